@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# A thin door to meson and ninja. `make help` lists what it opens.
+
+MESON        ?= meson
+NINJA        ?= ninja
+FUZZ_SECONDS ?= 20
+# make check SUITE=unit runs one suite of tests: unit, cli, e2e or house.
+SUITE        ?=
+# make install PREFIX=/usr DESTDIR=/tmp/package
+PREFIX       ?=
+
+WEIR = build/src/cmd/weir
+# Every finding ends the program, whatever the environment says.
+SANITIZE = -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
+	-Dc_args=-fno-sanitize-recover=all
+
+.PHONY: all demo check lint format fuzz bench install clean help
+.PHONY: need-build need-check need-lint need-fuzz need-bench
+.NOTPARALLEL: # ninja does that
+.DELETE_ON_ERROR:
+
+all: need-build build/build.ninja ## build weir (the default)
+	@$(NINJA) -C build
+
+demo: all ## build, then run the main job end to end on this machine
+	@$(WEIR) demo
+
+check: need-check build-check/build.ninja ## build with sanitizers and run all tests
+	@$(NINJA) -C build-check
+	@rm -f build-check/meson-logs/testlog.json
+	@$(MESON) test -C build-check --no-rebuild --print-errorlogs $(if $(SUITE),--suite $(SUITE)) \
+		</dev/null; status=$$?; \
+		scripts/test-summary build-check/meson-logs/testlog.json && exit $$status
+
+lint: need-lint build-check/build.ninja ## check layout, and look for bugs without running anything
+	@$(NINJA) -C build-check build.ninja >/dev/null
+	@scripts/lint build-check
+
+format: ## lay out all C files as .clang-format says
+	@scripts/deps lint
+	@scripts/lint --fix
+
+fuzz: need-fuzz build-fuzz/build.ninja ## run every fuzzer for FUZZ_SECONDS (20)
+	@$(NINJA) -C build-fuzz
+	@scripts/fuzz build-fuzz $(FUZZ_SECONDS)
+
+bench: need-bench build/build.ninja ## measure against iperf3, sockperf and, where NEPER_DIR is set, neper
+	@$(NINJA) -C build
+	@WEIR="$(CURDIR)/$(WEIR)" bench/stream
+	@WEIR="$(CURDIR)/$(WEIR)" bench/rr
+
+install: all ## install to PREFIX (/usr/local), below DESTDIR if set
+	@$(if $(PREFIX),$(MESON) configure build -Dprefix=$(PREFIX))
+	@$(MESON) install -C build
+
+clean: ## remove all that was built
+	rm -rf build build-check build-fuzz
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+
+need-build: ; @scripts/deps build
+need-check: ; @scripts/deps build check
+need-lint:  ; @scripts/deps build check lint
+need-fuzz:  ; @scripts/deps build fuzz
+need-bench: ; @scripts/deps build bench
+
+build/build.ninja:
+	@$(MESON) setup build
+
+build-check/build.ninja:
+	@$(MESON) setup build-check $(SANITIZE) -Dtests=enabled
+
+build-fuzz/build.ninja:
+	@CC=clang $(MESON) setup build-fuzz $(SANITIZE) -Dfuzz=enabled -Dtests=disabled

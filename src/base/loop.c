@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "base/loop.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* Timers: an intrusive pairing heap. Set and cancel cost a few pointers, nothing is allocated. */
+
+static struct loop_timer *heap_meld(struct loop_timer *a, struct loop_timer *b)
+{
+	struct loop_timer *swap;
+
+	if (!a)
+		return b;
+	if (!b)
+		return a;
+	if (b->due_ns < a->due_ns) {
+		swap = a;
+		a = b;
+		b = swap;
+	}
+	b->prev = a;
+	b->next = a->child;
+	if (b->next)
+		b->next->prev = b;
+	a->child = b;
+	return a;
+}
+
+/* Meld a list of siblings: pairs from the left, then all from the right. */
+static struct loop_timer *heap_meld_siblings(struct loop_timer *first)
+{
+	struct loop_timer *pairs = NULL, *all = NULL;
+
+	while (first) {
+		struct loop_timer *a = first, *b = a->next, *melded;
+
+		first = b ? b->next : NULL;
+		a->next = a->prev = NULL;
+		if (b)
+			b->next = b->prev = NULL;
+		melded = heap_meld(a, b);
+		melded->next = pairs;
+		pairs = melded;
+	}
+	while (pairs) {
+		struct loop_timer *next = pairs->next;
+
+		pairs->next = NULL;
+		all = heap_meld(all, pairs);
+		pairs = next;
+	}
+	return all;
+}
+
+static void heap_remove(struct loop *l, struct loop_timer *timer)
+{
+	struct loop_timer *children = heap_meld_siblings(timer->child);
+
+	timer->child = NULL;
+	if (timer == l->timers) {
+		l->timers = children;
+	} else {
+		if (timer->prev->child == timer)
+			timer->prev->child = timer->next;
+		else
+			timer->prev->next = timer->next;
+		if (timer->next)
+			timer->next->prev = timer->prev;
+		l->timers = heap_meld(l->timers, children);
+	}
+	timer->next = timer->prev = NULL;
+	timer->due_ns = 0;
+}
+
+void loop_timer_set(struct loop *l, struct loop_timer *timer, uint64_t due_ns, loop_timer_fn *fire)
+{
+	if (timer->due_ns)
+		heap_remove(l, timer);
+	timer->due_ns = due_ns ? due_ns : 1;
+	timer->fire = fire;
+	l->timers = heap_meld(l->timers, timer);
+}
+
+void loop_timer_cancel(struct loop *l, struct loop_timer *timer)
+{
+	if (timer->due_ns)
+		heap_remove(l, timer);
+}
+
+uint64_t loop_next_due_ns(const struct loop *l)
+{
+	return l->timers ? l->timers->due_ns : UINT64_MAX;
+}
+
+static void loop_fire_due(struct loop *l)
+{
+	uint64_t now_ns = clock_ns();
+
+	while (l->timers && l->timers->due_ns <= now_ns && !l->stopping) {
+		struct loop_timer *timer = l->timers;
+
+		heap_remove(l, timer);
+		timer->fire(l, timer);
+	}
+}
+
+/* A timer that moved later is left armed: one early wake-up is cheaper than a system call each time. */
+static void loop_arm(struct loop *l)
+{
+	struct itimerspec when = { 0 };
+	uint64_t due_ns = loop_next_due_ns(l);
+
+	if (due_ns == UINT64_MAX || (l->armed_ns && l->armed_ns <= due_ns))
+		return;
+	when.it_value.tv_sec = (time_t)(due_ns / NS_PER_S);
+	when.it_value.tv_nsec = (long)(due_ns % NS_PER_S);
+	timerfd_settime(l->alarm.fd, TFD_TIMER_ABSTIME, &when, NULL);
+	l->armed_ns = due_ns;
+}
+
+static void loop_alarm(struct loop *l, struct loop_fd *source, uint32_t events)
+{
+	uint64_t expirations;
+
+	(void)events;
+	if (read(source->fd, &expirations, sizeof(expirations)) == sizeof(expirations))
+		l->armed_ns = 0;
+}
+
+static void loop_bell(struct loop *l, struct loop_fd *source, uint32_t events)
+{
+	uint64_t rings;
+
+	(void)events;
+	if (read(source->fd, &rings, sizeof(rings)) == sizeof(rings) && l->woken)
+		l->woken(l);
+}
+
+void loop_wake(struct loop *l)
+{
+	uint64_t one = 1;
+
+	/* Fails only when the counter is full, and then the loop is about to wake anyway. */
+	if (write(l->bell.fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+int loop_init(struct loop *l, void (*woken)(struct loop *l), struct err *e)
+{
+	int alarm, bell, ret;
+
+	memset(l, 0, offsetof(struct loop, batch));
+	l->woken = woken;
+	l->batch_size = LOOP_EVENTS_MAX;
+	l->alarm.fd = l->bell.fd = -1;
+	l->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (l->epoll < 0)
+		return err_set(e, errno, "cannot make an event loop: %m");
+	alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (alarm < 0 || bell < 0) {
+		ret = err_set(e, errno, "cannot make an event loop: %m");
+		if (alarm >= 0)
+			close(alarm);
+		if (bell >= 0)
+			close(bell);
+		loop_close(l);
+		return ret;
+	}
+	ret = loop_add(l, &l->alarm, alarm, EPOLLIN, loop_alarm, e);
+	if (!ret)
+		ret = loop_add(l, &l->bell, bell, EPOLLIN, loop_bell, e);
+	if (ret)
+		loop_close(l);
+	return ret;
+}
+
+void loop_close(struct loop *l)
+{
+	if (l->alarm.fd >= 0)
+		close(l->alarm.fd);
+	if (l->bell.fd >= 0)
+		close(l->bell.fd);
+	if (l->epoll >= 0)
+		close(l->epoll);
+	l->alarm.fd = l->bell.fd = l->epoll = -1;
+}
+
+int loop_add(struct loop *l, struct loop_fd *source, int fd, uint32_t events, loop_fd_fn *ready,
+	struct err *e)
+{
+	struct epoll_event event = { .events = events, .data.ptr = source };
+
+	source->fd = fd;
+	source->events = events;
+	source->ready = ready;
+	if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event) < 0)
+		return err_set(e, errno, "cannot watch a descriptor: %m");
+	return 0;
+}
+
+void loop_change(struct loop *l, struct loop_fd *source, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.ptr = source };
+
+	source->events = events;
+	epoll_ctl(l->epoll, EPOLL_CTL_MOD, source->fd, &event);
+}
+
+void loop_remove(struct loop *l, struct loop_fd *source)
+{
+	epoll_ctl(l->epoll, EPOLL_CTL_DEL, source->fd, NULL);
+	loop_forget(l, source);
+}
+
+void loop_forget(struct loop *l, struct loop_fd *source)
+{
+	for (int i = l->batch_next; i < l->batch_count; i++)
+		if (l->batch[i].data.ptr == source)
+			l->batch[i].data.ptr = NULL;
+}
+
+void loop_stop(struct loop *l)
+{
+	l->stopping = true;
+}
+
+static int loop_look(struct loop *l)
+{
+	return epoll_wait(l->epoll, l->batch, l->batch_size, 0);
+}
+
+static int loop_spin(struct loop *l)
+{
+	uint64_t until_ns = clock_ns() + l->spin.limit_ns;
+	int count;
+
+	do {
+		count = loop_look(l);
+	} while (!count && clock_ns() < until_ns && clock_ns() < loop_next_due_ns(l));
+	spin_learn(&l->spin, count > 0);
+	return count;
+}
+
+static int loop_wait(struct loop *l)
+{
+	int count = 0;
+
+	if (l->busy)
+		return loop_look(l);
+	if (spin_worth(&l->spin))
+		count = loop_spin(l);
+	if (count || clock_ns() >= loop_next_due_ns(l))
+		return count;
+	loop_arm(l);
+	return epoll_wait(l->epoll, l->batch, l->batch_size, -1);
+}
+
+int loop_run(struct loop *l, struct err *e)
+{
+	l->stopping = false;
+	while (!l->stopping) {
+		int count = loop_wait(l);
+
+		if (count < 0 && errno != EINTR)
+			return err_set(e, errno, "cannot wait for events: %m");
+		l->batch_count = count > 0 ? count : 0;
+		for (l->batch_next = 0; l->batch_next < l->batch_count && !l->stopping;) {
+			struct epoll_event event = l->batch[l->batch_next++];
+			struct loop_fd *source = event.data.ptr;
+
+			if (source)
+				source->ready(l, source, event.events);
+		}
+		l->batch_count = 0;
+		if (l->timers)
+			loop_fire_due(l);
+	}
+	return 0;
+}

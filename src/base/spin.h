@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whether to look again for a while before going to sleep.
+ *
+ *	if (spin_worth(&s)) {
+ *		uint64_t until_ns = clock_ns() + s.limit_ns;
+ *		do
+ *			found = look();
+ *		while (!found && clock_ns() < until_ns);
+ *		spin_learn(&s, found);
+ *	}
+ *	if (!found)
+ *		sleep_until_there_is_something();
+ *
+ * To wake a sleeping CPU takes microseconds, on a virtual machine tens of them: more than the answer itself on a short
+ * path. But spinning is a loss when the answer takes longer, or when the one who should answer wants this very CPU.
+ * So it is tried while it succeeds, and given up, but for a rare trial, when it does not.
+ */
+#ifndef WEIR_BASE_SPIN_H
+#define WEIR_BASE_SPIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SPIN_CREDIT_MAX	 16
+#define SPIN_TRIAL_WAITS 1024 /* without credit, one wait in so many is a trial */
+
+struct spin {
+	uint64_t limit_ns; /* 0: never */
+	int credit;	   /* successes weigh one, failures four */
+	unsigned int waits; /* since the last trial */
+};
+
+static inline void spin_init(struct spin *s, uint64_t limit_ns)
+{
+	s->limit_ns = limit_ns;
+	s->credit = SPIN_CREDIT_MAX / 2;
+	s->waits = 0;
+}
+
+static inline bool spin_worth(struct spin *s)
+{
+	if (!s->limit_ns)
+		return false;
+	if (s->credit > 0)
+		return true;
+	if (++s->waits < SPIN_TRIAL_WAITS)
+		return false;
+	s->waits = 0;
+	return true;
+}
+
+static inline void spin_learn(struct spin *s, bool found)
+{
+	s->credit += found ? 1 : -4;
+	if (s->credit > SPIN_CREDIT_MAX)
+		s->credit = SPIN_CREDIT_MAX;
+	if (s->credit < 0)
+		s->credit = 0;
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The subcommands of weir. Each gets its own words from argv[0] on and returns the exit status. */
+#ifndef WEIR_CMD_CMD_H
+#define WEIR_CMD_CMD_H
+
+#include "flow/options.h"
+
+/* Exit status, the same for all commands. */
+enum {
+	STATUS_GOOD = 0,
+	STATUS_FAILED = 1,
+	STATUS_USAGE = 2,
+	STATUS_DOUBTFUL = 3,
+};
+
+int cmd_stream(int argc, char **argv);
+int cmd_rr(int argc, char **argv);
+int cmd_crr(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
+int cmd_help(int argc, char **argv);
+/* weir alone: what this host looks like, and what to try next. */
+int cmd_here(void);
+
+/* traffic.c: any of the three workloads; as_neper: called by a link of neper's name, with its defaults. */
+int traffic_main(enum workload w, bool as_neper, int argc, char **argv);
+
+#endif

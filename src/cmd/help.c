@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* weir help COMMAND; and, for the build, the same tables as man page and completion. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cmd/cmd.h"
+
+int cmd_help(int argc, char **argv)
+{
+	const struct opt_table *tables[WORKLOADS];
+	bool scdoc = argc == 3 && !strcmp(argv[1], "--scdoc");
+	struct out o;
+
+	for (int w = 0; w < WORKLOADS; w++)
+		tables[w] = &flow_option_table[w];
+	out_init(&o, stdout, OUT_TEXT);
+	if (argc == 2 && !strcmp(argv[1], "--completion")) {
+		opt_completion(tables, WORKLOADS, &o);
+		return STATUS_GOOD;
+	}
+	for (int w = 0; (argc == 2 || scdoc) && w < WORKLOADS; w++) {
+		if (strcmp(argv[argc - 1], tables[w]->command))
+			continue;
+		if (scdoc)
+			opt_scdoc(tables[w], &o);
+		else
+			opt_help(tables[w], &o);
+		return STATUS_GOOD;
+	}
+	log_error("usage: weir help stream|rr|crr");
+	return STATUS_USAGE;
+}

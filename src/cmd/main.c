@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* weir: one table of commands, nothing else. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/log.h"
+#include "cmd/cmd.h"
+#include "sys/path.h"
+
+
+static const struct {
+	const char *name;
+	int (*main)(int argc, char **argv);
+	const char *summary;
+} commands[] = {
+	{ "stream", cmd_stream, "bulk TCP throughput between two hosts" },
+	{ "rr", cmd_rr, "request/response latency and rate on open connections" },
+	{ "crr", cmd_crr, "connect/request/response: a connection for each transaction" },
+	{ "demo", cmd_demo, "all of them on this machine, in a few seconds" },
+	{ "help", cmd_help, "the options of a command" },
+};
+
+/* neper's programs, by whose names weir may be called. */
+static const char *const neper_names[WORKLOADS] = { "tcp_stream", "tcp_rr", "tcp_crr" };
+
+static void usage(FILE *to)
+{
+	fprintf(to, "usage: weir COMMAND [options]\n\n");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
+	fprintf(to, "\n  weir COMMAND --help lists the options, weir --version says which weir this is.\n");
+}
+
+/* A thousand flows need more descriptors than the usual soft limit. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int main(int argc, char **argv)
+{
+	const char *slash = argc ? strrchr(argv[0], '/') : NULL;
+	const char *called = slash ? slash + 1 : argc ? argv[0] : "weir";
+	struct err e = { 0 };
+
+	raise_descriptor_limit();
+	if (sys_set_root(getenv("WEIR_SYSROOT"), &e)) {
+		log_error_err(&e);
+		return STATUS_USAGE;
+	}
+	for (int w = 0; w < WORKLOADS; w++)
+		if (!strcmp(called, neper_names[w]))
+			return traffic_main((enum workload)w, true, argc, argv);
+	if (argc < 2)
+		return cmd_here();
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-v")) {
+		printf("weir %s\n", WEIR_VERSION);
+		return STATUS_GOOD;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+		usage(stdout);
+		return STATUS_GOOD;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].main(argc - 1, argv + 1);
+	log_error("there is no command \"%s\"", argv[1]);
+	usage(stderr);
+	return STATUS_USAGE;
+}

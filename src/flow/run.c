@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "flow/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define SAMPLES_UNKNOWN_LENGTH 4096u
+#define SAMPLES_MAX	       1000000u
+
+static double run_interval_s(const struct flow_options *o)
+{
+	/* neper's rule, so that a short run still has a series. */
+	if (!o->interval_given && o->test_length / o->interval < 5)
+		return 0.2;
+	return o->interval;
+}
+
+static uint32_t run_sample_capacity(const struct run *r)
+{
+	double ticks = r->length_ns ? (double)r->length_ns / (double)r->interval_ns : SAMPLES_UNKNOWN_LENGTH;
+
+	if (ticks > SAMPLES_MAX)
+		ticks = SAMPLES_MAX;
+	return (uint32_t)ticks + 4; /* start, window, end, and one for rounding */
+}
+
+static int hist_new(struct hist **h, struct err *e)
+{
+	*h = malloc(sizeof(**h));
+	if (!*h)
+		return err_set(e, ENOMEM, "no memory for a histogram");
+	hist_init(*h);
+	return 0;
+}
+
+static int lane_init(struct lane *l, struct run *r, struct worker *w, uint32_t index, struct err *e)
+{
+	bool measures_latency = r->client && r->workload != WORKLOAD_STREAM;
+	int ret = 0;
+
+	l->run = r;
+	l->worker = w;
+	l->index = index;
+	l->sample_capacity = run_sample_capacity(r);
+	l->samples = calloc(l->sample_capacity, sizeof(*l->samples));
+	if (!l->samples)
+		return err_set(e, ENOMEM, "no memory for %u samples: choose a longer --interval", l->sample_capacity);
+	if (flow_options_reads(r->options, r->workload))
+		ret = region_alloc(&l->rx, r->options->buffer_size, e);
+	if (!ret && flow_options_writes(r->options, r->workload))
+		ret = region_alloc(&l->tx, r->options->buffer_size, e);
+	if (!ret && l->tx.data)
+		region_fill_random(&l->tx);
+	if (!ret && measures_latency)
+		ret = hist_new(&l->interval, e);
+	if (!ret && measures_latency)
+		ret = hist_new(&l->latency, e);
+	if (!ret && measures_latency && r->options->rate > 0)
+		ret = hist_new(&l->service, e);
+	return ret;
+}
+
+int run_init(struct run *r, enum workload w, const struct flow_options *o, struct worker **workers,
+	uint32_t count, struct err *e)
+{
+	double warmup = o->warmup;
+	int ret = 0;
+
+	memset(r, 0, sizeof(*r));
+	r->workload = w;
+	r->options = o;
+	r->client = o->client;
+	r->counted = o->test_length < 0;
+	if (warmup < 0)
+		warmup = r->counted ? 0 : fmin(1, o->test_length / 10);
+	r->warmup_ns = (uint64_t)llround(warmup * 1e9);
+	r->length_ns = r->counted ? 0 : (uint64_t)llround(o->test_length * 1e9);
+	r->interval_ns = (uint64_t)llround(run_interval_s(o) * 1e9);
+	r->to_issue = r->to_complete = r->counted ? (int64_t)-o->test_length : 0;
+	r->flow_count = (uint32_t)o->num_flows * (w == WORKLOAD_STREAM && o->split_bidir ? 2 : 1);
+	r->lane_count = count;
+	r->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r->bell < 0)
+		return err_set(e, errno, "cannot make an eventfd: %m");
+	r->lanes = calloc(count, sizeof(*r->lanes));
+	if (!r->lanes)
+		ret = err_set(e, ENOMEM, "no memory for %u threads", count);
+	for (uint32_t i = 0; !ret && i < count; i++)
+		ret = lane_init(&r->lanes[i], r, workers[i], i, e);
+	if (ret)
+		run_free(r);
+	return ret;
+}
+
+static void flow_free(struct flow *f, uint32_t samples, int percentiles)
+{
+	if (f->samples && percentiles)
+		for (uint32_t i = 0; i < samples; i++)
+			free(f->samples[i].latency.percentile_ns);
+	free(f->samples);
+	free(f->requests);
+	free(f->interval_latency);
+	free(f->rtt_log);
+	free(f);
+}
+
+static void lane_free(struct lane *l)
+{
+	while (l->flows) {
+		struct flow *f = l->flows;
+
+		l->flows = f->next;
+		flow_free(f, l->sample_count, l->run->options->percentile_count);
+	}
+	for (uint32_t i = 0; l->samples && i < l->sample_count; i++)
+		free(l->samples[i].latency);
+	free(l->samples);
+	free(l->interval);
+	free(l->latency);
+	free(l->service);
+	region_free(&l->rx);
+	region_free(&l->tx);
+}
+
+void run_free(struct run *r)
+{
+	for (uint32_t i = 0; r->lanes && i < r->lane_count; i++)
+		if (r->lanes[i].run)
+			lane_free(&r->lanes[i]);
+	free(r->lanes);
+	r->lanes = NULL;
+	if (r->bell >= 0)
+		close(r->bell);
+	r->bell = -1;
+}
+
+void run_ring(struct run *r)
+{
+	uint64_t one = 1;
+
+	/* Fails only when the counter is full: the bell is ringing then. */
+	if (write(r->bell, &one, sizeof(one)) < 0)
+		return;
+}
+
+bool run_is_over(const struct run *r)
+{
+	if (r->counted && r->to_complete <= 0)
+		return true;
+	return r->lanes_over == r->lane_count || (r->arrived && !r->live);
+}
+
+void run_flow_direction(const struct run *r, uint32_t id, bool *reads, bool *writes)
+{
+	*reads = flow_options_reads(r->options, r->workload);
+	*writes = flow_options_writes(r->options, r->workload);
+	/* neper's rule: the client reads on even flows and writes on odd ones. */
+	if (r->workload == WORKLOAD_STREAM && r->options->split_bidir) {
+		*reads = r->starts_by_data || (id % 2 == 0) == r->client;
+		*writes = !*reads;
+	}
+}
+
+static void lane_begin_call(struct worker *w, void *argument)
+{
+	(void)w;
+	lane_touch(argument);
+}
+
+void run_start(struct run *r)
+{
+	r->start_ns = clock_ns();
+	if (r->length_ns)
+		r->end_ns = r->start_ns + r->warmup_ns + r->length_ns;
+	for (uint32_t i = 0; i < r->lane_count; i++)
+		worker_call(r->lanes[i].worker, lane_begin_call, &r->lanes[i]);
+}
+
+static uint64_t timeval_ns(struct timeval t)
+{
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_usec * NS_PER_US;
+}
+
+static void collect_flow(const struct flow *f, const struct lane *l, uint64_t window_ns,
+	struct flow_result *out)
+{
+	out->id = f->id;
+	out->thread = l->index;
+	out->error = f->error;
+	out->counts = f->counts;
+	counts_subtract(&out->counts, &f->base);
+	out->tcp = f->tcp_end;
+	out->tcp.retransmits -= f->tcp_begin.retransmits;
+	out->tcp.retransmitted_bytes -= f->tcp_begin.retransmitted_bytes;
+	out->tcp.delivered -= f->tcp_begin.delivered;
+	out->tcp.delivered_ce -= f->tcp_begin.delivered_ce;
+	out->tcp.received_out_of_order -= f->tcp_begin.received_out_of_order;
+	tcp_limits_between(&f->tcp_begin, &f->tcp_end, window_ns, out->counts.tx_bytes, &out->limits);
+	out->zerocopy_sent = f->chan.zerocopy_sent - f->chan_begin.zerocopy_sent;
+	out->zerocopy_copied = f->chan.zerocopy_copied - f->chan_begin.zerocopy_copied;
+	out->mapped_bytes = f->chan.mapped_bytes - f->chan_begin.mapped_bytes;
+	out->sample_count = l->sample_count;
+	out->samples = f->samples; /* the run keeps them */
+}
+
+/* A lane counts when its window opened. */
+static bool lane_measured(const struct lane *l)
+{
+	return l->window_open && l->sample_count > l->window_sample + 1;
+}
+
+/* How many whole intervals all lanes have, and where they begin. */
+static uint32_t run_intervals(const struct run *r, uint32_t *first)
+{
+	uint32_t count = UINT32_MAX;
+
+	for (uint32_t i = 0; i < r->lane_count; i++) {
+		const struct lane *l = &r->lanes[i];
+		uint32_t samples = atomic_load_explicit(&l->sample_count, memory_order_acquire);
+		uint32_t begin = r->warmup_ns ? 1 : 0;
+
+		if (!samples) /* a server's lane that got no flow */
+			continue;
+		*first = begin;
+		if (samples < begin + 2)
+			return 0;
+		if (samples - begin - 1 < count)
+			count = samples - begin - 1;
+	}
+	return count == UINT32_MAX ? 0 : count;
+}
+
+static void interval_fill(const struct run *r, uint32_t at, struct hist *h, struct interval_result *iv)
+{
+	uint64_t rtt_us = 0;
+	uint32_t lanes = 0;
+
+	hist_init(h);
+	*iv = (struct interval_result){ 0 };
+	for (uint32_t i = 0; i < r->lane_count; i++) {
+		const struct lane_sample *a = &r->lanes[i].samples[at], *b = a + 1;
+
+		if (!r->lanes[i].sample_count)
+			continue;
+		iv->begin_ns = a->time_ns;
+		iv->end_ns = b->time_ns;
+		iv->rx_bytes += b->counts.rx_bytes - a->counts.rx_bytes;
+		iv->tx_bytes += b->counts.tx_bytes - a->counts.tx_bytes;
+		iv->transactions += b->counts.transactions - a->counts.transactions;
+		iv->retransmits += b->retransmits > a->retransmits ? b->retransmits - a->retransmits : 0;
+		rtt_us += b->rtt_us;
+		lanes++;
+		if (b->latency)
+			hist_merge_sparse(h, b->latency);
+	}
+	iv->rtt_us = lanes ? (uint32_t)(rtt_us / lanes) : 0;
+	iv->latency_p50_ns = hist_percentile(h, 50);
+	iv->latency_p99_ns = hist_percentile(h, 99);
+	iv->latency_max_ns = h->count ? h->max_ns : 0;
+}
+
+int run_interval(const struct run *r, uint32_t index, struct interval_result *out)
+{
+	struct hist h;
+	uint32_t first;
+
+	if (index >= run_intervals(r, &first))
+		return 0;
+	interval_fill(r, first + index, &h, out);
+	return 1;
+}
+
+static void collect_intervals(const struct run *r, struct end_result *out)
+{
+	uint32_t first, count = run_intervals(r, &first);
+	struct hist h;
+
+	out->intervals = calloc(count ? count : 1, sizeof(*out->intervals));
+	for (uint32_t i = 0; out->intervals && i < count; i++)
+		interval_fill(r, first + i, &h, &out->intervals[out->interval_count++]);
+}
+
+static void collect_lane(const struct lane *l, struct end_result *out)
+{
+	const struct lane_sample *a = &l->samples[l->window_sample];
+	const struct lane_sample *b = &l->samples[l->sample_count - 1];
+	uint64_t window_ns = b->time_ns - a->time_ns;
+	uint64_t user_ns = timeval_ns(b->usage.ru_utime) - timeval_ns(a->usage.ru_utime);
+	uint64_t system_ns = timeval_ns(b->usage.ru_stime) - timeval_ns(a->usage.ru_stime);
+	struct flow_counts counts;
+	double busy = window_ns ? (double)(user_ns + system_ns) / (double)window_ns : 0;
+
+	if (window_ns > out->window_ns)
+		out->window_ns = window_ns;
+	counts = b->counts;
+	counts_subtract(&counts, &a->counts);
+	counts_add(&out->counts, &counts);
+	out->user_ns += user_ns;
+	out->system_ns += system_ns;
+	if (busy > out->busiest_thread)
+		out->busiest_thread = busy;
+	if (l->latency)
+		hist_merge(out->latency, l->latency);
+	if (l->service)
+		hist_merge(out->service, l->service);
+	for (const struct flow *f = l->flows; f && out->flows; f = f->next)
+		collect_flow(f, l, window_ns, &out->flows[out->flow_count++]);
+}
+
+static int compare_flows(const void *a, const void *b)
+{
+	const struct flow_result *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+int run_collect(struct run *r, struct end_result *out, struct err *e)
+{
+	uint32_t flows = 0;
+	int ret = 0;
+
+	out->client = r->client;
+	out->warmup_ns = r->warmup_ns;
+	out->threads = r->lane_count;
+	for (uint32_t i = 0; i < r->lane_count; i++)
+		flows += r->lanes[i].flow_count;
+	if (r->lanes[0].latency)
+		ret = hist_new(&out->latency, e);
+	if (!ret && r->lanes[0].service)
+		ret = hist_new(&out->service, e);
+	if (ret)
+		return ret;
+	out->flows = calloc(flows ? flows : 1, sizeof(*out->flows));
+	if (!out->flows)
+		return err_set(e, ENOMEM, "no memory for the results of %u flows", flows);
+	for (uint32_t i = 0; i < r->lane_count; i++)
+		if (lane_measured(&r->lanes[i]))
+			collect_lane(&r->lanes[i], out);
+	qsort(out->flows, out->flow_count, sizeof(*out->flows), compare_flows);
+	collect_intervals(r, out);
+	out->has_latency = out->latency && out->latency->count;
+	out->begin_ns = r->start_ns + r->warmup_ns;
+	out->end_ns = out->begin_ns + out->window_ns;
+	out->usage_begin = r->usage_begin;
+	out->usage_end = r->usage_end;
+	out->valid = out->window_ns > 0;
+	out->complete = out->valid && !r->first_error;
+	return 0;
+}

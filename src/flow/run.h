@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine: one end of a run.
+ *
+ * A *run* is one test. Its flows are dealt to *workers*, threads with an event loop each. A worker's share of a run is
+ * a *lane*: its flows, its counters, its samples. All that happens to a lane happens in its worker's thread, so
+ * nothing on the data path is shared or locked. The control thread (client.c, session.c) steers by worker_call().
+ *
+ *	run_init(&run, workload, &options, workers, count, e);
+ *	lanes get flows: lane_connect() at a client, lane_adopt() at a server
+ *	run_start(&run);			now is the run's start: warm-up, then the window
+ *	wait for run.bell until run_is_over()
+ *	run_finish(&run);			the last sample of every lane
+ *	run_collect(&run, &result, e);
+ *	run_close(&run);			closes all flows
+ */
+#ifndef WEIR_FLOW_RUN_H
+#define WEIR_FLOW_RUN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/hist.h"
+#include "base/loop.h"
+#include "flow/options.h"
+#include "flow/result.h"
+#include "flow/wire.h"
+#include "flow/worker.h"
+#include "mem/region.h"
+#include "net/chan.h"
+#include "net/sock.h"
+
+struct run;
+struct lane;
+struct flow;
+
+/* How a kind of flow behaves. */
+struct flow_ops {
+	void (*start)(struct flow *f); /* the run has started */
+	void (*stop)(struct flow *f);  /* send nothing more; may be NULL */
+	void (*lane)(struct lane *l);  /* the lane has started, after its flows; may be NULL */
+	loop_fd_fn *ready;
+};
+extern const struct flow_ops stream_ops, rr_client_ops, rr_server_ops, crr_client_ops, crr_server_ops;
+
+struct rr_request {
+	uint64_t intended_ns, sent_ns;
+};
+
+struct flow {
+	struct loop_fd io;
+	struct chan chan;
+	struct lane *lane;
+	struct flow *next, **link; /* in the lane; link points at what points here */
+	const struct flow_ops *ops;
+	uint32_t id;
+	bool alive, reads, writes, watched;
+	int error;
+	struct flow_counts counts, base; /* since the flow began; when the window began */
+	struct tcp_state tcp_begin, tcp_end;
+	struct chan chan_begin; /* its counters when the window began */
+	struct flow_sample *samples; /* lane->sample_capacity, or NULL */
+
+	/* messages (rr, crr) */
+	uint64_t to_send, got;		/* bytes of requests or responses left to send, received of the current one */
+	struct rr_request *requests;	/* ring of options.outstanding */
+	uint32_t oldest, in_flight;
+
+	/* schedule: --rate, --delay, --noburst; gap 0: none */
+	uint64_t next_ns, gap_ns;
+	struct loop_timer timer;
+
+	struct spin spin; /* rr, alone on its thread */
+
+	uint64_t coalesced_bytes; /* stream: received when the wake-ups were set last, */
+	int wake_bytes;		  /* and what was set */
+
+	uint32_t preamble_left; /* crr client: bytes of it that go before the request */
+
+	struct hist *interval_latency; /* --all-samples on an rr client */
+	uint64_t *rtt_log;	       /* --log-rtt: pairs of completion time and latency */
+	uint32_t rtt_count;
+};
+
+struct lane_sample {
+	uint64_t time_ns; /* since the run's start */
+	struct flow_counts counts; /* since the lane began */
+	uint64_t retransmits;
+	uint32_t rtt_us; /* mean over live flows */
+	struct rusage usage; /* of the thread */
+	struct hist_sparse *latency; /* of the interval that ends here, or NULL */
+};
+
+struct lane {
+	struct run *run;
+	struct worker *worker;
+	uint32_t index;
+	struct flow *flows;
+	uint32_t flow_count, live;
+	struct flow_counts retired; /* of flows that are gone (crr server) */
+	struct flow_counts now;	    /* for run_counts() */
+	struct region rx, tx;
+	bool started, window_open, finished, stopped;
+	uint64_t window_ns; /* absolute: when the window opened */
+	struct loop_timer tick;
+	struct loop_timer coalesce; /* stream */
+	uint64_t ticks, coalesced_ns;
+	struct lane_sample *samples;
+	uint32_t sample_capacity;
+	uint32_t window_sample; /* the sample that opened the window */
+	_Atomic uint32_t sample_count; /* read by the control thread while the lane runs */
+	struct hist *interval, *latency; /* rr, crr client: since the last sample, of the window */
+	struct hist *service;		 /* with --rate: from the actual send */
+};
+
+struct run {
+	enum workload workload;
+	const struct flow_options *options; /* borrowed */
+	bool client;
+	bool starts_by_data; /* neper server: the first byte starts the clock */
+	bool tokens;	     /* data connections open with a preamble */
+	uint8_t token[WIRE_TOKEN_BYTES];
+	struct sock_addr peer; /* client: where flows go (first data port); server: who the client is */
+	uint64_t warmup_ns, length_ns, interval_ns; /* length 0: until told or until remaining is 0 */
+	_Atomic uint64_t start_ns;		    /* absolute; 0: not started */
+	_Atomic uint64_t end_ns;		    /* absolute; 0: not known before it comes */
+	bool counted;				    /* a number of transactions ends the run: */
+	_Atomic int64_t to_issue, to_complete;	    /* those not begun, not ended */
+	int bell;				    /* eventfd: rung when something happened to the run */
+	_Atomic uint32_t arrived, live, windows, lanes_over; /* flows; lanes whose window opened, ended */
+	struct rusage usage_begin, usage_end; /* of the process, when the first window opened and the last closed */
+	_Atomic int first_error; /* positive errno of the first flow that broke */
+	uint32_t flow_count, lane_count;
+	struct lane *lanes;
+};
+
+/* Deal a run over count workers. options must outlive it. */
+int run_init(struct run *r, enum workload w, const struct flow_options *options,
+	struct worker **workers, uint32_t count, struct err *e);
+void run_free(struct run *r);
+
+void run_start(struct run *r);
+/* All lanes reached their end, or the transactions are done, or no flow is alive. */
+bool run_is_over(const struct run *r);
+/* Take the last sample of each lane where it is not taken; then stop sending. */
+void run_finish(struct run *r);
+void run_stop(struct run *r);
+void run_close(struct run *r);
+int run_collect(struct run *r, struct end_result *out, struct err *e);
+/* The interval that follows the index-th, when all lanes have it: 1; 0: not yet. Any thread, while the run runs. */
+int run_interval(const struct run *r, uint32_t index, struct interval_result *out);
+/* What all flows have counted until now. The control thread only. */
+void run_counts(struct run *r, struct flow_counts *sum);
+void run_ring(struct run *r);
+/* Whether the n-th flow (from 0) of a run reads and writes at this end. */
+void run_flow_direction(const struct run *r, uint32_t id, bool *reads, bool *writes);
+
+/* In the lane's thread only. */
+int lane_connect(struct lane *l, struct err *e);
+int lane_adopt(struct lane *l, int fd, uint32_t id, uint64_t early_bytes, struct err *e);
+void lane_begin(struct lane *l);
+
+const struct flow_ops *flow_ops_of(const struct run *r);
+struct flow *flow_new(struct lane *l, uint32_t id, struct err *e);
+int flow_attach(struct flow *f, int fd, struct err *e);
+void flow_watch(struct flow *f, uint32_t events);
+/* The flow ended: error 0 when the peer closed in good order. */
+void flow_end(struct flow *f, int error);
+/* The same where that is how it should end. */
+void flow_leave(struct flow *f);
+/* Close the connection alone; a crr flow goes on with another. */
+void flow_disconnect(struct flow *f);
+/* Forget a flow that has ended: its counts go to the lane. */
+void flow_retire(struct flow *f);
+/* Whether another transaction may begin (a run may be limited to a number of them). */
+bool flow_may_issue(struct flow *f);
+/* A transaction was completed: count it, record its latency, end the run when it was the last. */
+void flow_complete(struct flow *f, const struct rr_request *request, uint64_t now_ns);
+/* Connect one socket of a flow: which address, which source. */
+int flow_connect_start(struct flow *f, struct err *e);
+void flow_data_address(const struct run *r, uint32_t id, struct sock_addr *addr);
+/* The socket options that the run's options mean. */
+void flow_sock_options(const struct flow_options *o, bool client, struct sock_options *s);
+/* When the first and each further request of a flow is due; gap 0 when there is no schedule. */
+void flow_schedule(struct flow *f);
+
+static inline void lane_touch(struct lane *l)
+{
+	if (__builtin_expect(!l->started, 0))
+		lane_begin(l);
+}
+
+#endif

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* stream: as many bytes as go. Each turn of the loop gives a flow several calls, so that one epoll_wait serves many
+ * of them, and not so many that the other flows of the thread or its timers wait long. */
+#include "flow/run.h"
+
+#define CALLS_PER_TURN 32
+#define BYTES_PER_TURN (4u << 20)
+
+static uint32_t stream_events(const struct flow *f, bool want_out)
+{
+	return EPOLLRDHUP | (f->reads ? EPOLLIN : 0) | (want_out ? EPOLLOUT : 0) |
+	       (f->lane->run->options->edge_trigger ? EPOLLET : 0);
+}
+
+/* More may be there: an edge-triggered flow must be given its edge again. */
+static void stream_again(struct flow *f)
+{
+	if (f->lane->run->options->edge_trigger)
+		loop_change(&f->lane->worker->loop, &f->io, f->io.events);
+}
+
+static void stream_receive(struct flow *f)
+{
+	struct region *rx = &f->lane->rx;
+	size_t length = f->lane->run->options->buffer_size;
+	size_t turn = 0;
+
+	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
+		ssize_t n = f->chan.recv(&f->chan, rx->data, length);
+
+		if (n == -EAGAIN)
+			return;
+		if (n <= 0) {
+			flow_end(f, (int)-n);
+			return;
+		}
+		f->counts.rx_bytes += (uint64_t)n;
+		f->counts.rx_calls++;
+		turn += (size_t)n;
+		/* A short read mostly means that the queue is empty; a level-triggered epoll tells otherwise. */
+		if ((size_t)n < length && !f->lane->run->options->edge_trigger)
+			return;
+	}
+	stream_again(f);
+}
+
+static void stream_due(struct loop *loop, struct loop_timer *timer)
+{
+	struct flow *f = container_of(timer, struct flow, timer);
+
+	(void)loop;
+	flow_watch(f, stream_events(f, true));
+}
+
+static void stream_send(struct flow *f)
+{
+	struct region *tx = &f->lane->tx;
+	const struct flow_options *o = f->lane->run->options;
+	int flags = o->no_cork ? 0 : MSG_MORE;
+	size_t turn = 0;
+
+	if (f->lane->stopped)
+		return;
+	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
+		ssize_t n = f->chan.send(&f->chan, tx->data, o->buffer_size, flags);
+
+		if (n == -EAGAIN)
+			return;
+		if (n < 0) {
+			flow_end(f, (int)-n);
+			return;
+		}
+		f->counts.tx_bytes += (uint64_t)n;
+		f->counts.tx_calls++;
+		turn += (size_t)n;
+		if (f->gap_ns) {
+			f->next_ns += f->gap_ns;
+			flow_watch(f, stream_events(f, false));
+			loop_timer_set(&f->lane->worker->loop, &f->timer, f->next_ns, stream_due);
+			return;
+		}
+		/* A short send means that the buffer is full: the next call would say EAGAIN. */
+		if ((size_t)n < o->buffer_size && !o->edge_trigger)
+			return;
+	}
+	stream_again(f);
+}
+
+static void stream_ready(struct loop *loop, struct loop_fd *io, uint32_t events)
+{
+	struct flow *f = container_of(io, struct flow, io);
+	int ret;
+
+	(void)loop;
+	if (events & EPOLLERR) {
+		ret = chan_error(&f->chan);
+		if (ret < 0) {
+			flow_end(f, -ret);
+			return;
+		}
+	}
+	if (events & EPOLLIN) {
+		lane_touch(f->lane);
+		stream_receive(f);
+	}
+	if (f->alive && (events & EPOLLOUT))
+		stream_send(f);
+	/* Without reading there is no end of file to see. */
+	if (f->alive && (events & (EPOLLHUP | EPOLLRDHUP)) && !(events & EPOLLIN))
+		flow_end(f, 0);
+}
+
+/* With neper's --split-bidir the server is not told which flows the client reads: those that stay silent. */
+#define SPLIT_SILENCE_NS (100 * NS_PER_MS)
+
+static void stream_silent(struct loop *loop, struct loop_timer *timer)
+{
+	struct flow *f = container_of(timer, struct flow, timer);
+
+	(void)loop;
+	f->writes = !f->counts.rx_bytes;
+	f->reads = !f->writes;
+	flow_watch(f, stream_events(f, f->writes));
+}
+
+static void stream_start(struct flow *f)
+{
+	const struct run *r = f->lane->run;
+
+	flow_schedule(f);
+	if (r->starts_by_data && r->options->split_bidir) {
+		loop_timer_set(&f->lane->worker->loop, &f->timer, clock_ns() + SPLIT_SILENCE_NS, stream_silent);
+		return;
+	}
+	if (f->writes)
+		flow_watch(f, stream_events(f, true));
+}
+
+/* To wake a sleeping receiver costs both ends more than to hand it a few more kilobytes. SO_RCVLOWAT lets it sleep until
+ * --rx-coalesce's worth of data is there, by the rate of the time before; a slow flow is woken for every byte. */
+#define COALESCE_FIRST_NS  (10 * NS_PER_MS)
+#define COALESCE_EVERY_NS  (100 * NS_PER_MS)
+#define COALESCE_MAX_BYTES (512u << 10)
+
+static void stream_coalesce_flow(struct flow *f, uint64_t elapsed_ns)
+{
+	double rate = (double)(f->counts.rx_bytes - f->coalesced_bytes) / (double)elapsed_ns;
+	double bytes = rate * (double)f->lane->run->options->rx_coalesce;
+	int wanted = bytes < 4096 ? 1 : bytes > COALESCE_MAX_BYTES ? (int)COALESCE_MAX_BYTES : (int)bytes;
+
+	f->coalesced_bytes = f->counts.rx_bytes;
+	/* Not for every small change: it is a system call. */
+	if (wanted < f->wake_bytes * 3 / 4 || wanted > f->wake_bytes * 4 / 3) {
+		f->wake_bytes = wanted;
+		setsockopt(f->chan.fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted));
+	}
+}
+
+static void stream_coalesce(struct loop *loop, struct loop_timer *timer)
+{
+	struct lane *l = container_of(timer, struct lane, coalesce);
+	uint64_t now_ns = clock_ns();
+
+	for (struct flow *f = l->flows; f; f = f->next)
+		if (f->alive && f->reads)
+			stream_coalesce_flow(f, now_ns - l->coalesced_ns);
+	l->coalesced_ns = now_ns;
+	if (l->live)
+		loop_timer_set(loop, &l->coalesce, now_ns + COALESCE_EVERY_NS, stream_coalesce);
+}
+
+static void stream_lane(struct lane *l)
+{
+	l->coalesced_ns = clock_ns();
+	if (l->run->options->rx_coalesce && l->rx.data)
+		loop_timer_set(&l->worker->loop, &l->coalesce, l->coalesced_ns + COALESCE_FIRST_NS, stream_coalesce);
+}
+
+static void stream_stop(struct flow *f)
+{
+	loop_timer_cancel(&f->lane->worker->loop, &f->timer);
+	if (f->alive && f->watched)
+		flow_watch(f, stream_events(f, false));
+}
+
+const struct flow_ops stream_ops = { .start = stream_start, .stop = stream_stop, .lane = stream_lane,
+	.ready = stream_ready };

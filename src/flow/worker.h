@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A worker: a thread with an event loop, and a way to have work done in it.
+ *
+ *	worker_start(&w, 0, cpu, e);
+ *	worker_call(w, act, argument);	run act in the worker's thread and wait for it
+ *	worker_post(w, &job);		run job.act there some time; the job must live until then
+ *	worker_stop(w);
+ */
+#ifndef WEIR_FLOW_WORKER_H
+#define WEIR_FLOW_WORKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+
+struct worker;
+
+struct worker_job {
+	void (*act)(struct worker *w, struct worker_job *job);
+	struct worker_job *next;
+};
+
+struct worker {
+	struct loop loop;
+	pthread_t thread;
+	uint32_t index;
+	int cpu; /* bound to it, or -1 */
+	uint32_t flows; /* watched by the loop; the worker's thread only */
+	pthread_mutex_t lock; /* jobs */
+	struct worker_job *jobs, **jobs_end;
+	_Atomic bool has_jobs; /* for handlers that stay away from the loop for long */
+	void *owner;	       /* whoever started it */
+};
+
+/* cpu: -1 for any; batch: events per epoll call; busy: never sleep. */
+int worker_start(struct worker **out, uint32_t index, int cpu, int batch, bool busy, struct err *e);
+void worker_stop(struct worker *w);
+void worker_post(struct worker *w, struct worker_job *job);
+void worker_call(struct worker *w, void (*act)(struct worker *w, void *argument), void *argument);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A channel: bytes between memory and one TCP connection, by one of several paths each way.
+ *
+ *	chan_init(&c, fd, CHAN_PLAIN, CHAN_MAPPED, buffer_bytes, e);
+ *	n = c.send(&c, buffer, length, MSG_MORE);	never blocks: -EAGAIN when the connection is full
+ *	n = c.recv(&c, buffer, length);			0: the peer closed, -EAGAIN: nothing there
+ *	if (events & EPOLLERR)
+ *		ret = chan_error(&c);			reaps zero-copy completions; < 0: the connection broke
+ *	chan_close(&c);
+ *
+ * The path is chosen once; the counters say which way the bytes really went. Not thread-safe.
+ */
+#ifndef WEIR_NET_CHAN_H
+#define WEIR_NET_CHAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+enum chan_path {
+	CHAN_PLAIN,    /* copied between user and kernel */
+	CHAN_ZEROCOPY, /* send: MSG_ZEROCOPY, pages pinned until the completion comes */
+	CHAN_DISCARD,  /* receive: MSG_TRUNC, dropped inside the kernel without a copy */
+	CHAN_MAPPED,   /* receive: TCP_ZEROCOPY_RECEIVE, whole pages mapped, the rest copied */
+};
+
+struct chan {
+	int fd;
+	ssize_t (*send)(struct chan *c, const void *data, size_t length, int flags);
+	ssize_t (*recv)(struct chan *c, void *data, size_t length);
+	uint32_t zerocopy_sent, zerocopy_done; /* calls begun and completed */
+	uint32_t zerocopy_copied;	       /* of those done: the kernel copied after all */
+	uint64_t mapped_bytes;		       /* received without a copy */
+	char *map;			       /* CHAN_MAPPED: where pages appear */
+	size_t map_bytes;
+};
+
+/* Takes fd over when it succeeds. map_bytes: CHAN_MAPPED only, the most that one receive takes. */
+int chan_init(struct chan *c, int fd, enum chan_path send, enum chan_path recv, size_t map_bytes,
+	struct err *e);
+void chan_close(struct chan *c);
+
+/* After EPOLLERR: read completions; 0, or -errno of an error of the connection itself. */
+int chan_error(struct chan *c);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "prng.h"
+
+static struct loop loop;
+
+static int setup(void **state)
+{
+	struct err e;
+
+	(void)state;
+	return loop_init(&loop, NULL, &e);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	loop_close(&loop);
+	return 0;
+}
+
+static void run_loop(void)
+{
+	struct err e = { 0 };
+
+	if (loop_run(&loop, &e))
+		fail_msg("%s", e.what);
+}
+
+static void stop_at(struct loop *l, struct loop_timer *timer)
+{
+	(void)timer;
+	loop_stop(l);
+}
+
+/* A pairing heap against the plainest model there is: an array that is searched. */
+
+#define TIMERS 300
+
+struct alarm {
+	struct loop_timer timer;
+	uint64_t due_ns; /* as the model has it; 0: not set */
+};
+
+static struct alarm alarms[TIMERS];
+static uint64_t last_due_ns;
+static int fired_count, early, out_of_order;
+
+static uint64_t model_earliest(void)
+{
+	uint64_t earliest = UINT64_MAX;
+
+	for (int i = 0; i < TIMERS; i++)
+		if (alarms[i].due_ns && alarms[i].due_ns < earliest)
+			earliest = alarms[i].due_ns;
+	return earliest;
+}
+
+static void model_fire(struct loop *l, struct loop_timer *timer)
+{
+	struct alarm *a = container_of(timer, struct alarm, timer);
+
+	early += clock_ns() < a->due_ns;
+	out_of_order += a->due_ns < last_due_ns || a->due_ns != model_earliest();
+	last_due_ns = a->due_ns;
+	a->due_ns = 0;
+	fired_count++;
+	if (model_earliest() == UINT64_MAX)
+		loop_stop(l);
+}
+
+static void model_step(uint64_t *seed, uint64_t base_ns, uint64_t spread_ns)
+{
+	struct alarm *a = &alarms[prng_below(seed, TIMERS)];
+
+	if (prng_below(seed, 4) == 0) {
+		loop_timer_cancel(&loop, &a->timer);
+		a->due_ns = 0;
+		return;
+	}
+	a->due_ns = base_ns + prng_below(seed, spread_ns);
+	loop_timer_set(&loop, &a->timer, a->due_ns, model_fire);
+}
+
+static void test_loop_timers_keep_the_order_of_a_sorted_model(void **state)
+{
+	(void)state;
+	for (uint64_t round = 1; round <= 40; round++) {
+		uint64_t seed = round, base_ns = clock_ns();
+		/* Narrow spreads make many equal times. */
+		uint64_t spread_ns = round % 3 ? 3 * NS_PER_MS : 40;
+
+		memset(alarms, 0, sizeof(alarms));
+		last_due_ns = 0;
+		fired_count = early = out_of_order = 0;
+		for (int step = 0; step < 3000; step++) {
+			model_step(&seed, base_ns, spread_ns);
+			assert_int_equal(loop_next_due_ns(&loop), model_earliest());
+		}
+		if (model_earliest() != UINT64_MAX)
+			run_loop();
+		assert_true(fired_count > 0);
+		assert_int_equal(early, 0);
+		assert_int_equal(out_of_order, 0);
+		assert_int_equal(loop_next_due_ns(&loop), UINT64_MAX);
+	}
+}
+
+/* The same while handlers move other timers about. */
+static uint64_t churn_seed;
+
+static void churn_fire(struct loop *l, struct loop_timer *timer)
+{
+	struct alarm *a = container_of(timer, struct alarm, timer);
+
+	early += clock_ns() < a->due_ns;
+	out_of_order += a->due_ns != model_earliest();
+	a->due_ns = 0;
+	if (++fired_count < 5000) {
+		for (int i = 0; i < 2; i++) {
+			struct alarm *b = &alarms[prng_below(&churn_seed, TIMERS)];
+
+			if (prng_below(&churn_seed, 3) == 0) {
+				loop_timer_cancel(l, &b->timer);
+				b->due_ns = 0;
+				continue;
+			}
+			b->due_ns = clock_ns() + prng_below(&churn_seed, 30 * NS_PER_US);
+			loop_timer_set(l, &b->timer, b->due_ns, churn_fire);
+		}
+	}
+	if (model_earliest() == UINT64_MAX)
+		loop_stop(l);
+}
+
+static void test_loop_timers_keep_order_while_handlers_set_and_cancel_others(void **state)
+{
+	(void)state;
+	memset(alarms, 0, sizeof(alarms));
+	fired_count = early = out_of_order = 0;
+	churn_seed = 7;
+	for (int i = 0; i < TIMERS; i++) {
+		alarms[i].due_ns = clock_ns() + prng_below(&churn_seed, NS_PER_MS);
+		loop_timer_set(&loop, &alarms[i].timer, alarms[i].due_ns, churn_fire);
+	}
+	run_loop();
+	assert_true(fired_count > 1000);
+	assert_int_equal(early, 0);
+	assert_int_equal(out_of_order, 0);
+}
+
+static void test_loop_timer_fires_once_and_may_be_cancelled_when_not_set(void **state)
+{
+	struct alarm a = { 0 };
+	struct loop_timer stop = { 0 };
+
+	(void)state;
+	loop_timer_cancel(&loop, &a.timer);
+	memset(alarms, 0, sizeof(alarms));
+	fired_count = 0;
+	a.due_ns = clock_ns();
+	loop_timer_set(&loop, &a.timer, a.due_ns, model_fire);
+	loop_timer_set(&loop, &stop, clock_ns() + 5 * NS_PER_MS, stop_at);
+	alarms[0].due_ns = UINT64_MAX - 1; /* keeps model_fire() from stopping the loop */
+	run_loop();
+	assert_int_equal(fired_count, 1);
+	loop_timer_cancel(&loop, &a.timer);
+}
+
+static void test_loop_timer_due_long_ago_or_at_zero_fires_at_once(void **state)
+{
+	struct loop_timer stop = { 0 };
+
+	(void)state;
+	loop_timer_set(&loop, &stop, 0, stop_at);
+	run_loop();
+	loop_timer_set(&loop, &stop, 1, stop_at);
+	run_loop();
+	loop_timer_set(&loop, &stop, clock_ns(), stop_at);
+	run_loop();
+}
+
+static void test_loop_timer_far_away_never_fires(void **state)
+{
+	struct loop_timer never = { 0 }, stop = { 0 };
+
+	(void)state;
+	loop_timer_set(&loop, &never, UINT64_MAX, NULL);
+	loop_timer_set(&loop, &stop, clock_ns() + NS_PER_MS, stop_at);
+	run_loop();
+	loop_timer_cancel(&loop, &stop);
+	assert_int_equal(loop_next_due_ns(&loop), UINT64_MAX);
+	loop_timer_cancel(&loop, &never);
+}
+
+/* A timer that was armed and then moved later must not fire at its old time, nor be lost. */
+static void test_loop_timer_moved_later_fires_at_its_new_time(void **state)
+{
+	struct loop_timer stop = { 0 }, soon = { 0 };
+	uint64_t due_ns = clock_ns() + 20 * NS_PER_MS;
+
+	(void)state;
+	loop_timer_set(&loop, &soon, clock_ns() + NS_PER_MS, stop_at);
+	run_loop();
+	loop_timer_set(&loop, &stop, clock_ns() + 2 * NS_PER_MS, stop_at);
+	loop_timer_set(&loop, &soon, clock_ns(), stop_at);
+	run_loop(); /* the alarm is armed for stop's old time now */
+	loop_timer_set(&loop, &stop, due_ns, stop_at);
+	run_loop();
+	assert_true(clock_ns() >= due_ns);
+}
+
+/* Each turn is late by some work; the schedule is not. */
+struct metronome {
+	struct loop_timer timer;
+	uint64_t due_ns, gap_ns;
+	uint64_t least_late_ns; /* of the last ten beats */
+	int beats;
+};
+
+static void metronome_fire(struct loop *l, struct loop_timer *timer)
+{
+	struct metronome *m = container_of(timer, struct metronome, timer);
+
+	uint64_t now_ns = clock_ns();
+
+	early += now_ns < m->due_ns;
+	if (m->beats >= 40 && now_ns - m->due_ns < m->least_late_ns)
+		m->least_late_ns = now_ns - m->due_ns;
+	usleep(300);
+	m->due_ns += m->gap_ns;
+	if (++m->beats == 50)
+		loop_stop(l);
+	else
+		loop_timer_set(l, timer, m->due_ns, metronome_fire);
+}
+
+static void test_loop_timers_on_an_absolute_schedule_do_not_drift(void **state)
+{
+	struct metronome m = { .gap_ns = NS_PER_MS, .least_late_ns = UINT64_MAX };
+	uint64_t begin_ns = clock_ns();
+
+	(void)state;
+	early = 0;
+	m.due_ns = begin_ns + m.gap_ns;
+	loop_timer_set(&loop, &m.timer, m.due_ns, metronome_fire);
+	run_loop();
+	assert_int_equal(early, 0);
+	assert_true(clock_ns() - begin_ns >= 50 * NS_PER_MS);
+	/* With gaps counted from the end of the work, beat 40 would come 12 ms late. */
+	assert_true(m.least_late_ns < 6 * NS_PER_MS);
+}
+
+static void test_loop_looks_again_before_it_sleeps_and_gives_that_up_when_it_does_not_pay(
+	void **state)
+{
+	struct metronome m = { .gap_ns = 2 * NS_PER_MS, .least_late_ns = UINT64_MAX };
+	struct timespec before, after;
+
+	(void)state;
+	early = 0;
+	spin_init(&loop.spin, 500 * NS_PER_US);
+	m.due_ns = clock_ns() + m.gap_ns;
+	loop_timer_set(&loop, &m.timer, m.due_ns, metronome_fire);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+	run_loop();
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+	assert_int_equal(early, 0);
+	assert_int_equal(m.beats, 50);
+	/* Looking for 500 us before each of 50 beats would take 25 ms. */
+	assert_true(clock_timespec_ns(after) - clock_timespec_ns(before) < 15 * NS_PER_MS);
+}
+
+#define LOOP_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LOOP_TEST(test_loop_timers_keep_the_order_of_a_sorted_model),
+		LOOP_TEST(test_loop_timers_keep_order_while_handlers_set_and_cancel_others),
+		LOOP_TEST(test_loop_timer_fires_once_and_may_be_cancelled_when_not_set),
+		LOOP_TEST(test_loop_timer_due_long_ago_or_at_zero_fires_at_once),
+		LOOP_TEST(test_loop_timer_far_away_never_fires),
+		LOOP_TEST(test_loop_timer_moved_later_fires_at_its_new_time),
+		LOOP_TEST(test_loop_timers_on_an_absolute_schedule_do_not_drift),
+		LOOP_TEST(
+			test_loop_looks_again_before_it_sleeps_and_gives_that_up_when_it_does_not_pay),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

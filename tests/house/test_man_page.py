@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""scripts/man-page puts the program's own options into a page."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs" / "man").glob("*.scd.in"))
+
+pytestmark = pytest.mark.skipif(not shutil.which("scdoc"), reason="needs scdoc")
+
+
+def make(tmp_path, page, weir):
+    program = tmp_path / "weir"
+    program.write_text("#!/bin/sh\n" + weir)
+    program.chmod(0o755)
+    output = tmp_path / "page.1"
+    done = subprocess.run(
+        [ROOT / "scripts" / "man-page", program, page, output],
+        capture_output=True, text=True, timeout=30, check=False, env={**os.environ, "SOURCE_DATE_EPOCH": "0"},
+    )
+    return done, output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_page_is_made(tmp_path, page):
+    done, output = make(tmp_path, page, 'echo "*--flag* of $*"; printf "\\tWhat it does.\\n"\n')
+    assert (done.returncode, done.stderr) == (0, "")
+    text = output.read_text()
+    assert "@OPTIONS" not in text
+    assert "\\-\\-flag" in text or "--flag" in text or page.name == "weir.scd.in"
+    for heading in ("NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "SEE ALSO"):
+        assert f".SH {heading}\n" in text
+    assert "EXIT STATUS" in text
+
+
+def test_the_options_stand_where_the_mark_stood(tmp_path):
+    page = tmp_path / "x.scd.in"
+    page.write_text("x(1)\n\n# BEFORE\n\nFirst.\n\n@OPTIONS rr@\n\n# AFTER\n\nLast.\n")
+    done, output = make(tmp_path, page, 'echo "asked for $*"\n')
+    assert done.returncode == 0
+    text = output.read_text()
+    assert "asked for help --scdoc rr" in text.replace("\\-", "-")
+    assert text.index("BEFORE") < text.index("asked") < text.index("AFTER")
+
+
+def test_a_program_that_fails_leaves_no_page(tmp_path):
+    page = tmp_path / "x.scd.in"
+    page.write_text("x(1)\n\n# OPTIONS\n\n@OPTIONS rr@\n")
+    done, output = make(tmp_path, page, "exit 3\n")
+    assert done.returncode != 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["weir", "x.scd.in"]
+    assert not output.exists()
