@@ -204,7 +204,7 @@ static int client_start_workers(struct client *c, struct err *e)
 	while (!ret && c->worker_count < o->num_threads) {
 		uint32_t i = c->worker_count;
 
-		ret = worker_start(&c->workers[i], i, endpoint_cpu(o, i), (int)o->maxevents, o->busy_poll, e);
+		ret = worker_start(&c->workers[i], i, endpoint_cpu(o, i), (int)o->maxevents, e);
 		if (!ret)
 			c->worker_count++;
 	}

@@ -209,7 +209,7 @@ void flow_data_address(const struct run *r, uint32_t id, struct sock_addr *addr)
 }
 
 /* Source address of flow k: the (k mod n)-th of --local-hosts, or port --source-port + k. */
-static int flow_source(const struct flow *f, struct sock_addr *local, bool *given, struct err *e)
+static int flow_source(struct flow *f, struct err *e)
 {
 	const struct flow_options *o = f->lane->run->options;
 	struct sock_addr list[SOCK_ADDRS];
@@ -218,13 +218,13 @@ static int flow_source(const struct flow *f, struct sock_addr *local, bool *give
 	size_t found;
 	int ret;
 
-	*given = o->local_hosts || o->source_port > 0;
-	if (!*given)
+	f->has_local = o->local_hosts || o->source_port > 0;
+	if (!f->has_local)
 		return 0;
 	if (!o->local_hosts) {
-		*local = (struct sock_addr){ .len = f->lane->run->peer.len };
-		local->storage.ss_family = f->lane->run->peer.storage.ss_family;
-		sock_addr_set_port(local, (uint16_t)(o->source_port + f->id));
+		f->local = (struct sock_addr){ .len = f->lane->run->peer.len };
+		f->local.storage.ss_family = f->lane->run->peer.storage.ss_family;
+		sock_addr_set_port(&f->local, (uint16_t)(o->source_port + f->id));
 		return 0;
 	}
 	snprintf(names, sizeof(names), "%s", o->local_hosts);
@@ -235,25 +235,20 @@ static int flow_source(const struct flow *f, struct sock_addr *local, bool *give
 		;
 	ret = sock_resolve(name, NULL, f->lane->run->peer.storage.ss_family, true, list, &found, e);
 	if (!ret)
-		*local = list[0];
+		f->local = list[0];
 	return ret;
 }
 
 int flow_connect_start(struct flow *f, struct err *e)
 {
 	struct sock_options options;
-	struct sock_addr addr, local;
-	bool has_local;
-	int ret;
+	struct sock_addr addr;
 
-	ret = flow_source(f, &local, &has_local, e);
-	if (ret)
-		return ret;
 	flow_data_address(f->lane->run, f->id, &addr);
 	flow_sock_options(f->lane->run->options, true, &options);
 	/* A port given by number may still be in TIME_WAIT from the run before. */
-	options.reuse_address |= has_local;
-	return sock_connect_start(&addr, has_local ? &local : NULL, &options, e);
+	options.reuse_address |= f->has_local;
+	return sock_connect_start(&addr, f->has_local ? &f->local : NULL, &options, e);
 }
 
 static int flow_send_preamble(struct flow *f, int fd, uint64_t deadline_ns, struct err *e)
@@ -327,7 +322,11 @@ int lane_connect(struct lane *l, struct err *e)
 			continue;
 		f = flow_new(l, first + i, e);
 		if (!f)
-			return -e->code;
+			ret = -e->code;
+		else
+			ret = flow_source(f, e);
+		if (ret)
+			break;
 		/* A crr flow makes its connections later, one for each transaction. */
 		if (l->run->workload == WORKLOAD_CRR) {
 			flow_enliven(f);

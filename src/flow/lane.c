@@ -83,10 +83,22 @@ static struct lane_sample *lane_sample(struct lane *l, uint64_t now_ns, bool las
 	return s;
 }
 
+/* Of the process; neper's -S puts the system time of the whole machine into it. */
+static void run_usage(const struct run *r, struct rusage *usage)
+{
+	uint64_t system_ns;
+
+	getrusage(RUSAGE_SELF, usage);
+	if (!r->options->stime_use_proc || host_system_time(&system_ns))
+		return;
+	usage->ru_stime.tv_sec = (time_t)(system_ns / NS_PER_S);
+	usage->ru_stime.tv_usec = (suseconds_t)(system_ns % NS_PER_S / NS_PER_US);
+}
+
 static void lane_open_window(struct lane *l, uint64_t now_ns)
 {
 	if (l->run->windows++ == 0)
-		getrusage(RUSAGE_SELF, &l->run->usage_begin);
+		run_usage(l->run, &l->run->usage_begin);
 	l->window_ns = now_ns;
 	l->window_sample = l->sample_count;
 	lane_sample(l, now_ns, false);
@@ -107,7 +119,7 @@ static void lane_over(struct lane *l)
 
 	l->finished = true;
 	loop_timer_cancel(&l->worker->loop, &l->tick);
-	getrusage(RUSAGE_SELF, &usage);
+	run_usage(l->run, &usage);
 	if (l->run->lanes_over + 1 == l->run->lane_count)
 		l->run->usage_end = usage;
 	l->run->lanes_over++;
@@ -162,6 +174,7 @@ void lane_begin(struct lane *l)
 		lane_arm(l);
 	}
 	spin_init(&l->worker->loop.spin, l->run->options->spin);
+	l->worker->loop.busy = l->run->options->busy_poll;
 	for (struct flow *f = l->flows; f; f = f->next)
 		if (f->alive && f->ops->start)
 			f->ops->start(f);
@@ -204,6 +217,7 @@ static void lane_close(struct worker *w, void *argument)
 
 	(void)w;
 	l->stopped = l->finished = true;
+	l->worker->loop.busy = false;
 	loop_timer_cancel(&l->worker->loop, &l->tick);
 	loop_timer_cancel(&l->worker->loop, &l->coalesce);
 	for (struct flow *f = l->flows; f; f = f->next)

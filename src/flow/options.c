@@ -195,8 +195,6 @@ static int check_conflicts(const struct flow_options *o, enum workload w, struct
 		return err_set(e, EINVAL, "--local-hosts is for the client (-c)");
 	if (o->local_hosts && o->source_port > 0)
 		return err_set(e, EINVAL, "--local-hosts and --source-port exclude each other");
-	if (o->wait_start && !o->client)
-		return err_set(e, EINVAL, "--wait-start is for the client (-c)");
 	if (o->delay && o->noburst)
 		return err_set(e, EINVAL, "--delay and --noburst exclude each other");
 	if (o->rate > 0 && (o->delay || o->noburst))
@@ -233,6 +231,8 @@ int flow_options_check(struct flow_options *o, enum workload w, const struct opt
 	int ret;
 
 	ret = check_conflicts(o, w, e);
+	if (!ret && o->wait_start && !o->client)
+		ret = err_set(e, EINVAL, "--wait-start is for the client (-c)");
 	if (!ret && o->percentiles)
 		ret = percentiles_parse(o, o->percentiles, e);
 	if (!ret && o->throughput_opt)
@@ -284,8 +284,13 @@ static const struct agreed {
 	{ "enable-tcp-maerts", true },
 	{ "split-bidir", true },
 	{ "mem", true },
+	{ "wait-start", false },
 	{ "num-flows", false },
 	{ "num-threads", false },
+	{ "rate", false },
+	{ "outstanding", false },
+	{ "delay", false },
+	{ "noburst", false },
 	{ "interval", false },
 	{ "buffer-size", false },
 	{ "no-delay", false },

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define SAMPLES_UNKNOWN_LENGTH 4096u
-#define SAMPLES_MAX	       1000000u
+#define SAMPLES_MAX	       100000u
 
 static double run_interval_s(const struct flow_options *o)
 {
@@ -201,6 +201,9 @@ static void collect_flow(const struct flow *f, const struct lane *l, uint64_t wi
 	tcp_limits_between(&f->tcp_begin, &f->tcp_end, window_ns, out->counts.tx_bytes, &out->limits);
 	out->zerocopy_sent = f->chan.zerocopy_sent - f->chan_begin.zerocopy_sent;
 	out->zerocopy_copied = f->chan.zerocopy_copied - f->chan_begin.zerocopy_copied;
+	/* Completions of sends before the window came within it. */
+	if (out->zerocopy_copied > out->zerocopy_sent)
+		out->zerocopy_copied = out->zerocopy_sent;
 	out->mapped_bytes = f->chan.mapped_bytes - f->chan_begin.mapped_bytes;
 	out->sample_count = l->sample_count;
 	out->samples = f->samples; /* the run keeps them */

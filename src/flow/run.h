@@ -55,7 +55,8 @@ struct flow {
 	struct flow *next, **link; /* in the lane; link points at what points here */
 	const struct flow_ops *ops;
 	uint32_t id;
-	bool alive, reads, writes, watched;
+	bool alive, reads, writes, watched, has_local;
+	struct sock_addr local; /* client: where it leaves from, when that was asked for */
 	int error;
 	struct flow_counts counts, base; /* since the flow began; when the window began */
 	struct tcp_state tcp_begin, tcp_end;

@@ -166,8 +166,7 @@ static int server_add_worker(struct server *s, struct err *e)
 	if (!grown)
 		return err_set(e, ENOMEM, "no memory for a worker");
 	s->workers = grown;
-	ret = worker_start(&w, s->worker_count, endpoint_cpu(o, s->worker_count), (int)o->maxevents,
-		o->busy_poll, e);
+	ret = worker_start(&w, s->worker_count, endpoint_cpu(o, s->worker_count), (int)o->maxevents, e);
 	if (ret)
 		return ret;
 	s->workers[s->worker_count] = w;

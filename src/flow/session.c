@@ -97,7 +97,10 @@ static void session_tell_over(struct session *s)
 	const struct endpoint_events *ev = s->server->events;
 
 	pthread_mutex_lock(&s->server->telling);
-	if (ev->over)
+	if (!s->outcome.local.valid)
+		log_error("nothing was measured: %s",
+			s->outcome.local.error[0] ? s->outcome.local.error : "no data came");
+	else if (ev->over)
 		ev->over(ev->context, &s->outcome);
 	pthread_mutex_unlock(&s->server->telling);
 }
@@ -119,21 +122,22 @@ static int session_collect(struct session *s, const struct err *why)
 	return ret;
 }
 
-/* Wait for one of: a control connection, the run's bell, the user's wish to end. */
-static int session_poll(struct session *s, struct pollfd *set, uint32_t controls, uint64_t nap_ns)
+/* Wait for one of: a control connection (but those that are done), the run's bell, the user's wish to end. */
+static void session_poll(struct session *s, struct pollfd *set, uint32_t controls, const bool *done,
+	uint64_t nap_ns)
 {
 	struct timespec nap = { (time_t)(nap_ns / NS_PER_S), (long)(nap_ns % NS_PER_S) };
 	uint64_t rings;
 
 	for (uint32_t i = 0; i < controls; i++)
-		set[i] = (struct pollfd){ .fd = s->control[i], .events = POLLIN };
+		set[i] = (struct pollfd){ .fd = done && done[i] ? -1 : s->control[i], .events = POLLIN };
 	set[controls] = (struct pollfd){ .fd = s->run.bell, .events = POLLIN };
 	set[controls + 1] = (struct pollfd){ .fd = s->server->events->stop_fd, .events = POLLIN };
-	if (ppoll(set, controls + 2, &nap, NULL) < 0 && errno != EINTR)
-		return -errno;
+	if (ppoll(set, controls + 2, &nap, NULL) < 0)
+		for (uint32_t i = 0; i < controls + 2; i++)
+			set[i].revents = 0;
 	if (set[controls].revents && read(s->run.bell, &rings, sizeof(rings)) < 0)
-		return 0;
-	return 0;
+		set[controls].revents = 0;
 }
 
 static uint64_t session_nap_ns(const struct session *s)
@@ -181,7 +185,7 @@ static int session_agree(struct session *s, struct err *e)
 /* READY from the client, and all of its flows. crr connects later. */
 static int session_gather(struct session *s, struct err *e)
 {
-	uint64_t give_up_ns = clock_ns() + 3600 * NS_PER_S + CONTROL_TIMEOUT_NS; /* --wait-start at most, then READY */
+	uint64_t give_up_ns = soon() + (uint64_t)s->options.wait_start * NS_PER_S;
 	bool ready = false;
 	struct wire_message m;
 	struct pollfd set[3];
@@ -193,7 +197,7 @@ static int session_gather(struct session *s, struct err *e)
 				s->run.flow_count);
 		if (s->run.first_error)
 			return err_set(e, s->run.first_error, "a flow ended before the run began");
-		session_poll(s, set, 1, 100 * NS_PER_MS);
+		session_poll(s, set, 1, NULL, 100 * NS_PER_MS);
 		if (set[2].revents)
 			return err_set(e, EINTR, "the server was stopped");
 		if (!set[0].revents)
@@ -246,7 +250,7 @@ static int session_watch(struct session *s, struct err *e)
 	while (!ret) {
 		uint64_t now_ns;
 
-		session_poll(s, set, 1, session_nap_ns(s));
+		session_poll(s, set, 1, NULL, session_nap_ns(s));
 		now_ns = clock_ns();
 		session_tell_intervals(s);
 		if (set[2].revents) {
@@ -266,13 +270,14 @@ static int session_watch(struct session *s, struct err *e)
 	return ret < 0 ? ret : 0;
 }
 
-/* The client's clock may be a little ahead: our window ends soon as well. */
+/* The client's clock may be a little ahead: our window ends soon as well, unless the client ended early. */
 static void session_await_end(struct session *s)
 {
+	bool whole = s->run.length_ns && s->outcome.remote.window_ns > s->run.length_ns / 100 * 99;
 	uint64_t give_up_ns = clock_ns() + END_GRACE_NS;
 	uint64_t rings;
 
-	while (s->run.length_ns && !run_is_over(&s->run) && s->outcome.remote.complete) {
+	while (whole && !run_is_over(&s->run)) {
 		if (sock_wait(s->run.bell, POLLIN, -1, give_up_ns) < 0)
 			return;
 		if (read(s->run.bell, &rings, sizeof(rings)) < 0)
@@ -373,12 +378,11 @@ static bool session_neper_stalled(struct session *s, uint64_t *moved_ns, struct 
 
 static void session_neper_watch(struct session *s, struct err *e)
 {
-	bool done[SERVER_MEMBERS_MAX] = { false };
+	bool done[SERVER_MEMBERS_MAX] = { false }, started = false;
 	struct pollfd *set = calloc(SERVER_MEMBERS_MAX + 2, sizeof(*set));
 	uint32_t acked = 0, finished = 0, members;
-	uint64_t moved_ns = clock_ns();
 	struct flow_counts last = { 0 };
-	bool started = false;
+	uint64_t moved_ns = clock_ns();
 
 	while (set && finished < s->members_wanted) {
 		pthread_mutex_lock(&s->server->lock);
@@ -386,18 +390,17 @@ static void session_neper_watch(struct session *s, struct err *e)
 		pthread_mutex_unlock(&s->server->lock);
 		while (acked < members)
 			session_ack(s, acked++);
-		session_poll(s, set, members, session_nap_ns(s));
-		if (!started && s->run.start_ns) {
-			started = true;
+		session_poll(s, set, members, done, session_nap_ns(s));
+		if (!started && s->run.start_ns)
 			session_tell_started(s);
-		}
+		started = s->run.start_ns;
 		session_tell_intervals(s);
 		if (set[members + 1].revents) {
 			err_set(e, EINTR, "the server was stopped");
 			break;
 		}
 		for (uint32_t i = 0; i < members; i++) {
-			if (done[i] || !set[i].revents)
+			if (!set[i].revents)
 				continue;
 			done[i] = true;
 			finished++;
@@ -407,10 +410,6 @@ static void session_neper_watch(struct session *s, struct err *e)
 			err_set(e, ETIMEDOUT, "no data and no end from the client for %d s", (int)(STALL_NS / NS_PER_S));
 			break;
 		}
-		/* A finished client's connection is readable (its FIN) until the others are done. */
-		for (uint32_t i = 0; i < members && finished < s->members_wanted; i++)
-			if (done[i] && set[i].revents)
-				usleep(1000);
 	}
 	free(set);
 }

@@ -44,7 +44,7 @@ static void *worker_main(void *argument)
 	return NULL;
 }
 
-int worker_start(struct worker **out, uint32_t index, int cpu, int batch, bool busy, struct err *e)
+int worker_start(struct worker **out, uint32_t index, int cpu, int batch, struct err *e)
 {
 	struct worker *w = calloc(1, sizeof(*w));
 	sigset_t all, before;
@@ -59,7 +59,6 @@ int worker_start(struct worker **out, uint32_t index, int cpu, int batch, bool b
 	ret = loop_init(&w->loop, worker_woken, e);
 	if (ret)
 		goto free_worker;
-	w->loop.busy = busy;
 	w->loop.batch_size = batch < LOOP_EVENTS_MAX ? batch : LOOP_EVENTS_MAX;
 	/* Signals are for the control thread. */
 	sigfillset(&all);

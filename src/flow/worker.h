@@ -36,8 +36,8 @@ struct worker {
 	void *owner;	       /* whoever started it */
 };
 
-/* cpu: -1 for any; batch: events per epoll call; busy: never sleep. */
-int worker_start(struct worker **out, uint32_t index, int cpu, int batch, bool busy, struct err *e);
+/* cpu: -1 for any; batch: events per epoll call. */
+int worker_start(struct worker **out, uint32_t index, int cpu, int batch, struct err *e);
 void worker_stop(struct worker *w);
 void worker_post(struct worker *w, struct worker_job *job);
 void worker_call(struct worker *w, void (*act)(struct worker *w, void *argument), void *argument);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/cpus.h"
 #include "sys/gpu.h"
@@ -422,4 +423,20 @@ int host_facts_read(struct host_facts *facts, const char *nic, struct err *e)
 	add_sysctls(facts);
 	add_gpus(facts);
 	return nic ? add_nic(facts, nic, e) : 0;
+}
+
+int host_system_time(uint64_t *ns)
+{
+	unsigned long long user, nice, system, idle, iowait, irq, softirq;
+	char line[256];
+	int ret;
+
+	ret = sys_read_head(line, sizeof(line), "/proc/stat");
+	if (ret)
+		return ret;
+	if (sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &iowait, &irq,
+		    &softirq) != 7)
+		return -EINVAL;
+	*ns = (system + irq + softirq) * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
+	return 0;
 }

@@ -22,6 +22,7 @@
 #define WEIR_SYS_HOST_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -49,5 +50,8 @@ const char *host_facts_get(const struct host_facts *facts, const char *name);
  * -ENOSPC when the list is full. */
 int host_facts_add(struct host_facts *facts, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* CPU time that the whole machine has spent in the kernel: system, interrupts and soft interrupts. 0 or -errno. */
+int host_system_time(uint64_t *ns);
 
 #endif
