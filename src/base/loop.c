@@ -109,7 +109,8 @@ static void loop_fire_due(struct loop *l)
 	}
 }
 
-/* A timer that moved later is left armed: one early wake-up is cheaper than a system call each time. */
+/* A timer that moved later is left armed: one early wake-up is cheaper than a system call each
+ * time. */
 static void loop_arm(struct loop *l)
 {
 	struct itimerspec when = { 0 };

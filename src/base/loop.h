@@ -65,7 +65,7 @@ struct loop {
 	bool stopping;
 	bool busy;	  /* never sleep */
 	struct spin spin; /* look again before sleeping */
-	int batch_size; /* events per wait */
+	int batch_size;	  /* events per wait */
 	int batch_next, batch_count;
 	struct epoll_event batch[LOOP_EVENTS_MAX];
 };
@@ -74,8 +74,8 @@ struct loop {
 int loop_init(struct loop *l, void (*woken)(struct loop *l), struct err *e);
 void loop_close(struct loop *l);
 
-/* Serve sources and timers until loop_stop(). With l->busy the loop never sleeps; l->spin says how long it looks
- * again before it does. */
+/* Serve sources and timers until loop_stop(). With l->busy the loop never sleeps; l->spin says how
+ * long it looks again before it does. */
 int loop_run(struct loop *l, struct err *e);
 void loop_stop(struct loop *l);
 
@@ -86,7 +86,8 @@ int loop_add(struct loop *l, struct loop_fd *source, int fd, uint32_t events, lo
 	struct err *e);
 /* Change the events. Also gives an edge-triggered source its edge again. */
 void loop_change(struct loop *l, struct loop_fd *source, uint32_t events);
-/* Stop watching a source; its descriptor stays open. Events of it that wait in this turn are dropped. */
+/* Stop watching a source; its descriptor stays open. Events of it that wait in this turn are
+ * dropped. */
 void loop_remove(struct loop *l, struct loop_fd *source);
 /* The same for a source whose descriptor is closed next, which itself takes it out of epoll. */
 void loop_forget(struct loop *l, struct loop_fd *source);

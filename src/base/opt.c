@@ -385,7 +385,8 @@ void opt_emit(const struct opt *opt, const void *from, const char *key, struct o
 		break;
 	case OPT_STRING:
 		if (o->mode == OUT_KV)
-			out_str(o, key, "%s", *(const char *const *)field ? *(const char *const *)field : "");
+			out_str(o, key, "%s",
+				*(const char *const *)field ? *(const char *const *)field : "");
 		else
 			out_str(o, key, "%s", *(const char *const *)field);
 		break;

@@ -24,12 +24,14 @@ static void opt_choices(const struct opt *opt, char *buf, size_t size)
 {
 	buf[0] = 0;
 	for (int i = 0; opt->type == OPT_CHOICE && opt->choices[i]; i++)
-		snprintf(buf + strlen(buf), size - strlen(buf), "%s%s", i ? ", " : ": ", opt->choices[i]);
+		snprintf(buf + strlen(buf), size - strlen(buf), "%s%s", i ? ", " : ": ",
+			opt->choices[i]);
 }
 
 static bool opt_has_default(const struct opt *opt)
 {
-	return opt->initial && opt->type != OPT_BOOL && opt->initial[0] && strcmp(opt->initial, "0");
+	return opt->initial && opt->type != OPT_BOOL && opt->initial[0] &&
+	       strcmp(opt->initial, "0");
 }
 
 /* Print words from column on, broken at blanks before column 100. */
@@ -60,7 +62,8 @@ void opt_help(const struct opt_table *t, struct out *o)
 {
 	char left[96], words[1024], choices[256];
 
-	out_text(o, "weir %s: %s\n\nusage: weir %s %s\n", t->command, t->summary, t->command, t->usage);
+	out_text(o, "weir %s: %s\n\nusage: weir %s %s\n", t->command, t->summary, t->command,
+		t->usage);
 	for (const struct opt *opt = t->opts; opt->name; opt++) {
 		if (!opt_shown(t, opt))
 			continue;
@@ -71,9 +74,11 @@ void opt_help(const struct opt_table *t, struct out *o)
 		}
 		opt_spelling(opt, left, sizeof(left));
 		opt_choices(opt, choices, sizeof(choices));
-		snprintf(words, sizeof(words), opt_has_default(opt) ? "%s%s (%s)" : "%s%s", opt->help,
-			choices, opt->initial);
-		out_text(o, strlen(left) < 29 ? "  %-30s" : "  %s\n                                ", left);
+		snprintf(words, sizeof(words), opt_has_default(opt) ? "%s%s (%s)" : "%s%s",
+			opt->help, choices, opt->initial);
+		out_text(o,
+			strlen(left) < 29 ? "  %-30s" : "  %s\n                                ",
+			left);
 		opt_wrap(o, 32, words);
 	}
 	if (t->examples)

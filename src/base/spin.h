@@ -11,9 +11,10 @@
  *	if (!found)
  *		sleep_until_there_is_something();
  *
- * To wake a sleeping CPU takes microseconds, on a virtual machine tens of them: more than the answer itself on a short
- * path. But spinning is a loss when the answer takes longer, or when the one who should answer wants this very CPU.
- * So it is tried while it succeeds, and given up, but for a rare trial, when it does not.
+ * To wake a sleeping CPU takes microseconds, on a virtual machine tens of them: more than the
+ * answer itself on a short path. But spinning is a loss when the answer takes longer, or when the
+ * one who should answer wants this very CPU. So it is tried while it succeeds, and given up, but
+ * for a rare trial, when it does not.
  */
 #ifndef WEIR_BASE_SPIN_H
 #define WEIR_BASE_SPIN_H
@@ -25,8 +26,8 @@
 #define SPIN_TRIAL_WAITS 1024 /* without credit, one wait in so many is a trial */
 
 struct spin {
-	uint64_t limit_ns; /* 0: never */
-	int credit;	   /* successes weigh one, failures four */
+	uint64_t limit_ns;  /* 0: never */
+	int credit;	    /* successes weigh one, failures four */
 	unsigned int waits; /* since the last trial */
 };
 

@@ -46,10 +46,10 @@ static int free_port(void)
 static int demo_one(enum workload w, char *flows, char *threads)
 {
 	char control[8], data[8];
-	char *server[DEMO_WORDS] = { "demo", "--once", "-H", "127.0.0.1", "-C", control, "-P", data, "--quiet",
-		"--json", NULL };
-	char *client[DEMO_WORDS] = { "demo", "-c", "-H", "127.0.0.1", "-C", control, "-P", data, "-F", flows, "-T",
-		threads, "-l", "2", NULL };
+	char *server[DEMO_WORDS] = { "demo", "--once", "-H", "127.0.0.1", "-C", control, "-P", data,
+		"--quiet", "--json", NULL };
+	char *client[DEMO_WORDS] = { "demo", "-c", "-H", "127.0.0.1", "-C", control, "-P", data,
+		"-F", flows, "-T", threads, "-l", "2", NULL };
 	int status, there = 0;
 	pid_t child;
 

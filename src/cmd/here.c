@@ -13,8 +13,8 @@
 
 static void show_host(struct out *o)
 {
-	static const char *const names[] = { "hostname", "kernel", "cpu_model", "cpus_allowed", "numa_nodes",
-		"net_ipv4_tcp_congestion_control", NULL };
+	static const char *const names[] = { "hostname", "kernel", "cpu_model", "cpus_allowed",
+		"numa_nodes", "net_ipv4_tcp_congestion_control", NULL };
 	struct host_facts *facts = calloc(1, sizeof(*facts));
 
 	if (!facts || host_facts_read(facts, NULL, NULL)) {
@@ -35,13 +35,15 @@ static void show_nics(struct out *o)
 
 	if (nic_list(&nics, &count, NULL))
 		return;
-	out_text(o, "\n  %-16s %-8s %6s %14s  %-14s %s\n", "NIC", "state", "MTU", "speed", "PCI", "driver");
+	out_text(o, "\n  %-16s %-8s %6s %14s  %-14s %s\n", "NIC", "state", "MTU", "speed", "PCI",
+		"driver");
 	for (size_t i = 0; i < count; i++) {
 		const struct nic *n = &nics[i];
 
 		out_text(o, "  %-16s %-8s %6d %14s  %-14s %s\n", n->name, n->state, n->mtu_bytes,
 			n->speed_bps ? units_format_bits(speed, (double)n->speed_bps) : "-",
-			n->physical && n->place.depth ? topo_address(&n->place) : "-", n->driver[0] ? n->driver : "-");
+			n->physical && n->place.depth ? topo_address(&n->place) : "-",
+			n->driver[0] ? n->driver : "-");
 	}
 	free(nics);
 }
@@ -66,13 +68,15 @@ int cmd_here(void)
 	struct out o;
 
 	out_init(&o, stdout, OUT_TEXT);
-	out_text(&o, "weir %s: measures, moves and explains GPU-to-GPU traffic over Ethernet\n\n", WEIR_VERSION);
+	out_text(&o, "weir %s: measures, moves and explains GPU-to-GPU traffic over Ethernet\n\n",
+		WEIR_VERSION);
 	show_host(&o);
 	show_nics(&o);
 	show_gpus(&o);
-	out_text(&o, "\nTry next:\n"
-		     "  weir demo                    stream, rr and crr on this machine\n"
-		     "  weir stream                  be a server; then, elsewhere: weir stream -c -H THIS_HOST\n"
-		     "  weir --help                  all commands\n");
+	out_text(&o,
+		"\nTry next:\n"
+		"  weir demo                    stream, rr and crr on this machine\n"
+		"  weir stream                  be a server; then, elsewhere: weir stream -c -H THIS_HOST\n"
+		"  weir --help                  all commands\n");
 	return STATUS_GOOD;
 }

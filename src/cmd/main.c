@@ -9,7 +9,6 @@
 #include "cmd/cmd.h"
 #include "sys/path.h"
 
-
 static const struct {
 	const char *name;
 	int (*main)(int argc, char **argv);
@@ -30,7 +29,8 @@ static void usage(FILE *to)
 	fprintf(to, "usage: weir COMMAND [options]\n\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fprintf(to, "\n  weir COMMAND --help lists the options, weir --version says which weir this is.\n");
+	fprintf(to,
+		"\n  weir COMMAND --help lists the options, weir --version says which weir this is.\n");
 }
 
 /* A thousand flows need more descriptors than the usual soft limit. */

@@ -77,7 +77,8 @@ static void on_started(void *context, const struct run *run)
 }
 
 /* "3.0 s of 10.0   18.32 Gbit/s", or transactions and latency */
-static void show_progress(const struct traffic *t, const struct run *run, const struct interval_result *iv)
+static void show_progress(
+	const struct traffic *t, const struct run *run, const struct interval_result *iv)
 {
 	double seconds = (double)(iv->end_ns - iv->begin_ns) / 1e9;
 	double bytes = (double)(iv->rx_bytes > iv->tx_bytes ? iv->rx_bytes : iv->tx_bytes);
@@ -88,12 +89,14 @@ static void show_progress(const struct traffic *t, const struct run *run, const 
 		return;
 	n = snprintf(line, sizeof(line), "%.1f s", (double)(iv->end_ns - run->warmup_ns) / 1e9);
 	if (run->length_ns)
-		n += snprintf(line + n, sizeof(line) - (size_t)n, " of %.1f", (double)run->length_ns / 1e9);
+		n += snprintf(line + n, sizeof(line) - (size_t)n, " of %.1f",
+			(double)run->length_ns / 1e9);
 	if (t->workload == WORKLOAD_STREAM)
 		snprintf(line + n, sizeof(line) - (size_t)n, "   %s   retransmits %" PRIu64,
 			units_format_bits(rate, bytes * 8 / seconds), iv->retransmits);
 	else
-		snprintf(line + n, sizeof(line) - (size_t)n, "   %s transactions/s   p50 %s   p99 %s",
+		snprintf(line + n, sizeof(line) - (size_t)n,
+			"   %s transactions/s   p50 %s   p99 %s",
 			units_format_count(rate, (double)iv->transactions / seconds),
 			units_format_duration(p50, (double)iv->latency_p50_ns),
 			units_format_duration(p99, (double)iv->latency_p99_ns));
@@ -123,7 +126,8 @@ static void on_iostat(void *context, const struct run *run, uint64_t since_start
 		"t=%.3f      TX: %6" PRIu64 " ops, %10" PRIu64 " bytes, %8.1f Mbps; RX: %6" PRIu64
 		" ops, %10" PRIu64 " bytes, %8.1f Mbps;\n",
 		(double)since_start_ns / 1e9, now->tx_calls - before->tx_calls, tx,
-		(double)tx * 8e-6 / seconds, now->rx_calls - before->rx_calls, rx, (double)rx * 8e-6 / seconds);
+		(double)tx * 8e-6 / seconds, now->rx_calls - before->rx_calls, rx,
+		(double)rx * 8e-6 / seconds);
 	fflush(t->out.file);
 }
 
@@ -198,7 +202,8 @@ static void default_as_neper(struct traffic *t)
 		o->connect_timeout = 30;
 }
 
-/* Whole messages are sent with MSG_MORE up to their last part, so that there is nothing for Nagle to save. */
+/* Whole messages are sent with MSG_MORE up to their last part, so that there is nothing for Nagle
+ * to save. */
 static void default_as_weir(struct traffic *t)
 {
 	if (t->workload != WORKLOAD_STREAM &&
@@ -209,8 +214,12 @@ static void default_as_weir(struct traffic *t)
 static int traffic_run(struct traffic *t, struct err *e)
 {
 	struct flow_options *o = &t->options;
-	struct endpoint_events events = { .context = t, .ready = on_ready, .started = on_started,
-		.interval = on_interval, .over = on_over, .iostat = on_iostat };
+	struct endpoint_events events = { .context = t,
+		.ready = on_ready,
+		.started = on_started,
+		.interval = on_interval,
+		.over = on_over,
+		.iostat = on_iostat };
 	int ret;
 
 	ret = catch_signals(o, e);
@@ -227,8 +236,9 @@ static int traffic_run(struct traffic *t, struct err *e)
 
 int traffic_main(enum workload w, bool as_neper, int argc, char **argv)
 {
-	static const enum out_mode modes[] = { [FORMAT_TABLE] = OUT_TEXT, [FORMAT_JSON] = OUT_JSON,
-		[FORMAT_KV] = OUT_KV };
+	static const enum out_mode modes[] = {
+		[FORMAT_TABLE] = OUT_TEXT, [FORMAT_JSON] = OUT_JSON, [FORMAT_KV] = OUT_KV
+	};
 	const struct opt_table *table = &flow_option_table[w];
 	struct traffic t = { .workload = w, .as_neper = as_neper };
 	struct err e = { 0 };
@@ -249,8 +259,8 @@ int traffic_main(enum workload w, bool as_neper, int argc, char **argv)
 		return as_neper ? STATUS_FAILED : STATUS_USAGE;
 	}
 	log_set_level(t.options.verbose || t.options.logtostderr ? LOG_LEVEL_DEBUG
-		      : isatty(STDERR_FILENO)			  ? LOG_LEVEL_INFO
-								  : LOG_LEVEL_WARN);
+		      : isatty(STDERR_FILENO)			 ? LOG_LEVEL_INFO
+								 : LOG_LEVEL_WARN);
 	out_init(&t.out, stdout, modes[t.options.format]);
 	if (t.options.help) {
 		out_init(&t.out, stdout, OUT_TEXT);

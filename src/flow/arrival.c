@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Data connections at the server: which session is it for?
  *
- * Between weirs a connection opens with its session's token and its flow's number. neper's connections open with
- * payload, or with silence when the server is to send: they go to the neper session from the same host that still waits
- * for flows. When there are only neper sessions nothing is read and nothing waits. */
+ * Between weirs a connection opens with its session's token and its flow's number. neper's
+ * connections open with payload, or with silence when the server is to send: they go to the neper
+ * session from the same host that still waits for flows. When there are only neper sessions nothing
+ * is read and nothing waits. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,9 +12,10 @@
 #include "base/log.h"
 #include "flow/server.h"
 
-#define PREAMBLE_TIMEOUT_NS NS_PER_S /* then it may be one of neper's, if such a session waits for one */
-#define ACCEPTS_PER_TURN    64
-#define ACCEPT_REST_NS	    (100 * NS_PER_MS)
+#define PREAMBLE_TIMEOUT_NS                                                                        \
+	NS_PER_S /* then it may be one of neper's, if such a session waits for one */
+#define ACCEPTS_PER_TURN 64
+#define ACCEPT_REST_NS	 (100 * NS_PER_MS)
 
 struct listener {
 	struct loop_fd in;
@@ -66,7 +68,8 @@ static void adopt_job(struct worker *w, struct worker_job *job)
 }
 
 /* With server.lock held. A lane of this very worker is served at once. */
-static void arrival_give(struct worker *here, struct lane *l, int fd, uint32_t id, uint64_t early_bytes)
+static void arrival_give(
+	struct worker *here, struct lane *l, int fd, uint32_t id, uint64_t early_bytes)
 {
 	struct adoption *a;
 
@@ -79,12 +82,14 @@ static void arrival_give(struct worker *here, struct lane *l, int fd, uint32_t i
 		close(fd);
 		return;
 	}
-	*a = (struct adoption){ .job.act = adopt_job, .lane = l, .fd = fd, .id = id,
-		.early_bytes = early_bytes };
+	*a = (struct adoption){
+		.job.act = adopt_job, .lane = l, .fd = fd, .id = id, .early_bytes = early_bytes
+	};
 	worker_post(l->worker, &a->job);
 }
 
-/* crr connections are short: they stay with the worker that accepted them, if it serves the session. */
+/* crr connections are short: they stay with the worker that accepted them, if it serves the
+ * session. */
 static struct lane *session_lane(struct session *s, struct worker *here, uint32_t id)
 {
 	for (uint32_t i = 0; s->server->workload == WORKLOAD_CRR && i < s->run.lane_count; i++)
@@ -93,7 +98,8 @@ static struct lane *session_lane(struct session *s, struct worker *here, uint32_
 	return &s->run.lanes[id % s->run.lane_count];
 }
 
-static void arrival_weir(struct server *server, struct worker *here, int fd, const struct wire_preamble *p)
+static void arrival_weir(
+	struct server *server, struct worker *here, int fd, const struct wire_preamble *p)
 {
 	bool known = false;
 
@@ -125,7 +131,8 @@ static struct session *neper_session(struct server *server, const struct sock_ad
 	struct session *other = NULL;
 
 	for (struct session *s = server->sessions; s; s = s->next) {
-		bool waits = s->neper && (server->workload == WORKLOAD_CRR || s->flows_given < s->flows_wanted);
+		bool waits = s->neper &&
+			     (server->workload == WORKLOAD_CRR || s->flows_given < s->flows_wanted);
 
 		if (waits && session_knows(s, peer))
 			return s;
@@ -192,7 +199,8 @@ static void arrival_read(struct loop *loop, struct loop_fd *in, uint32_t events)
 	free(a);
 }
 
-/* It has said too little to be one of weir's. When nobody else waits for it, its preamble may still be under way. */
+/* It has said too little to be one of weir's. When nobody else waits for it, its preamble may still
+ * be under way. */
 static void arrival_late(struct loop *loop, struct loop_timer *patience)
 {
 	struct arrival *a = container_of(patience, struct arrival, patience);
@@ -215,7 +223,8 @@ static void arrival_wait(struct listener *l, int fd, const struct sock_addr *pee
 {
 	struct arrival *a = calloc(1, sizeof(*a));
 
-	if (!a || loop_add(&l->worker->loop, &a->in, fd, EPOLLIN | EPOLLRDHUP, arrival_read, NULL)) {
+	if (!a ||
+		loop_add(&l->worker->loop, &a->in, fd, EPOLLIN | EPOLLRDHUP, arrival_read, NULL)) {
 		free(a);
 		close(fd);
 		return;
@@ -224,7 +233,8 @@ static void arrival_wait(struct listener *l, int fd, const struct sock_addr *pee
 	a->worker = l->worker;
 	a->peer = *peer;
 	a->give_up_ns = clock_ns() + CONTROL_TIMEOUT_NS;
-	loop_timer_set(&l->worker->loop, &a->patience, clock_ns() + PREAMBLE_TIMEOUT_NS, arrival_late);
+	loop_timer_set(
+		&l->worker->loop, &a->patience, clock_ns() + PREAMBLE_TIMEOUT_NS, arrival_late);
 	arrival_read(&l->worker->loop, &a->in, EPOLLIN);
 }
 
@@ -249,7 +259,8 @@ static void listener_ready(struct loop *loop, struct loop_fd *in, uint32_t event
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
 			log_warn("out of file descriptors: raise the limit with ulimit -n");
 			loop_change(loop, in, 0);
-			loop_timer_set(loop, &l->rest, clock_ns() + ACCEPT_REST_NS, listener_rested);
+			loop_timer_set(
+				loop, &l->rest, clock_ns() + ACCEPT_REST_NS, listener_rested);
 			return;
 		}
 		if (fd < 0)
@@ -264,7 +275,8 @@ static void listener_ready(struct loop *loop, struct loop_fd *in, uint32_t event
 int arrival_listen(struct server *s, struct worker *w, struct err *e)
 {
 	struct sock_listen how = { .backlog = (int)s->options->listen_backlog,
-		.freebind = s->options->freebind, .share_port = true };
+		.freebind = s->options->freebind,
+		.share_port = true };
 
 	for (int64_t i = 0; i < s->options->num_ports; i++) {
 		struct listener *l = calloc(1, sizeof(*l));

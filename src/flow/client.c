@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* The client, from top to bottom: connect, greet, agree, connect the flows, run, exchange results. */
+/* The client, from top to bottom: connect, greet, agree, connect the flows, run, exchange
+ * results. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +44,8 @@ static bool client_pause(const struct client *c, uint64_t ns)
 	return sock_wait(c->events->stop_fd, POLLIN, -1, clock_ns() + ns) == -ETIMEDOUT;
 }
 
-static int client_source(const struct client *c, int family, struct sock_addr *local, bool *given,
-	struct err *e)
+static int client_source(
+	const struct client *c, int family, struct sock_addr *local, bool *given, struct err *e)
 {
 	struct sock_addr list[SOCK_ADDRS];
 	char first[256];
@@ -62,7 +63,8 @@ static int client_source(const struct client *c, int family, struct sock_addr *l
 	return ret;
 }
 
-static int client_try_all(struct client *c, const struct sock_addr *addr, size_t count, struct err *e)
+static int client_try_all(
+	struct client *c, const struct sock_addr *addr, size_t count, struct err *e)
 {
 	struct sock_addr local;
 	bool has_local;
@@ -105,7 +107,8 @@ static int client_connect(struct client *c, struct err *e)
 			return err_set(e, EINTR, "interrupted before the server was reached");
 	}
 	if (ret == -ECONNREFUSED)
-		return err_hint(e, "start the server there first: weir %s", workload_name[c->workload]);
+		return err_hint(
+			e, "start the server there first: weir %s", workload_name[c->workload]);
 	if (ret)
 		return err_hint(e, "is the host up, and the port open in its firewall?");
 	control_tune(c->control);
@@ -120,7 +123,8 @@ static int client_greet(struct client *c, struct err *e)
 		.type = NEPER_HELLO,
 		.num_threads = (uint32_t)o->num_threads,
 		.num_flows = (uint32_t)o->num_flows * (o->split_bidir ? 2 : 1),
-		.test_length = o->test_length > 0 && o->test_length < 1 ? 1 : (int32_t)o->test_length,
+		.test_length =
+			o->test_length > 0 && o->test_length < 1 ? 1 : (int32_t)o->test_length,
 		.max_pacing_rate = o->max_pacing_rate,
 		.remote_rate = o->protocol == PROTOCOL_NEPER ? 0 : WIRE_MARK,
 	};
@@ -133,14 +137,17 @@ static int client_greet(struct client *c, struct err *e)
 		ret = neper_recv(c->control, &ack, soon(), e);
 	if (ret == -EPIPE || ret == -ECONNRESET) {
 		err_set(e, EPROTO, "the server closed the connection at once");
-		return err_hint(e, "it may run another workload than %s, or be busy", workload_name[c->workload]);
+		return err_hint(e, "it may run another workload than %s, or be busy",
+			workload_name[c->workload]);
 	}
 	if (ret)
 		return err_prefix(e, "handshake");
 	if (ack.type != NEPER_ACK || ack.magic != hello.magic) {
-		err_set(e, EPROTO, "the server's answer is not an acknowledgement (type %u, magic %d, ours %d)",
+		err_set(e, EPROTO,
+			"the server's answer is not an acknowledgement (type %u, magic %d, ours %d)",
 			ack.type, ack.magic, hello.magic);
-		return err_hint(e, "is it a weir or neper server on that port, with the same --magic?");
+		return err_hint(
+			e, "is it a weir or neper server on that port, with the same --magic?");
 	}
 	c->outcome.neper = ack.remote_rate != WIRE_MARK || o->protocol == PROTOCOL_NEPER;
 	if (c->outcome.neper && o->protocol == PROTOCOL_WEIR)
@@ -164,7 +171,8 @@ static int client_expect(struct client *c, enum wire_type type, struct wire_mess
 			ret = err_set(e, EPROTO, "the server %s: %.300s",
 				m->type == WIRE_REFUSE ? "refuses" : "gave up", m->body);
 		else if (m->type != WIRE_TICK)
-			ret = err_set(e, EPROTO, "the server sent message %d where %d was due", m->type, type);
+			ret = err_set(e, EPROTO, "the server sent message %d where %d was due",
+				m->type, type);
 		wire_free(m);
 	} while (!ret);
 	return ret;
@@ -261,14 +269,15 @@ static int client_hear(struct client *c, struct err *e)
 
 		if (n < 0 && errno == EAGAIN)
 			return 0;
-		return err_set(e, EPIPE, "the server %s after %.1f s", n > 0 ? "spoke out of turn" : "went away",
-			after_s);
+		return err_set(e, EPIPE, "the server %s after %.1f s",
+			n > 0 ? "spoke out of turn" : "went away", after_s);
 	}
 	ret = wire_recv(c->control, &m, soon(), e);
 	if (ret)
 		return err_set(e, EPIPE, "the server went away after %.1f s", after_s);
 	if (m.type == WIRE_ABORT)
-		ret = err_set(e, EPROTO, "the server gave up after %.1f s: %.300s", after_s, m.body);
+		ret = err_set(
+			e, EPROTO, "the server gave up after %.1f s: %.300s", after_s, m.body);
 	else if (m.type != WIRE_TICK)
 		ret = err_set(e, EPROTO, "the server sent message %d during the run", m.type);
 	wire_free(&m);
@@ -288,8 +297,8 @@ static void client_tell(struct client *c, uint64_t now_ns)
 	}
 	if (ev->iostat && iostat_gap_ns && now_ns - c->iostat_ns >= iostat_gap_ns) {
 		run_counts(&c->run, &counts);
-		ev->iostat(ev->context, &c->run, now_ns - c->run.start_ns, &counts, &c->iostat_counts,
-			now_ns - c->iostat_ns);
+		ev->iostat(ev->context, &c->run, now_ns - c->run.start_ns, &counts,
+			&c->iostat_counts, now_ns - c->iostat_ns);
 		c->iostat_counts = counts;
 		c->iostat_ns = now_ns;
 	}
@@ -298,7 +307,8 @@ static void client_tell(struct client *c, uint64_t now_ns)
 /* How long to sleep: for the next interval, TICK or iostat line, whichever is most frequent. */
 static uint64_t client_nap_ns(const struct client *c)
 {
-	uint64_t nap_ns = c->run.interval_ns < CONTROL_TICK_NS ? c->run.interval_ns : CONTROL_TICK_NS;
+	uint64_t nap_ns =
+		c->run.interval_ns < CONTROL_TICK_NS ? c->run.interval_ns : CONTROL_TICK_NS;
 
 	if (c->options->iostat_ms && (uint64_t)c->options->iostat_ms * NS_PER_MS < nap_ns)
 		nap_ns = (uint64_t)c->options->iostat_ms * NS_PER_MS;
@@ -313,7 +323,8 @@ static int client_watch(struct client *c, struct err *e)
 	c->heard_ns = c->ticked_ns = c->iostat_ns = clock_ns();
 	while (!ret && !run_is_over(&c->run)) {
 		struct pollfd set[3] = { { .fd = c->control, .events = POLLIN },
-			{ .fd = c->run.bell, .events = POLLIN }, { .fd = c->events->stop_fd, .events = POLLIN } };
+			{ .fd = c->run.bell, .events = POLLIN },
+			{ .fd = c->events->stop_fd, .events = POLLIN } };
 		uint64_t nap_ns = client_nap_ns(c), now_ns;
 		struct timespec nap = { (time_t)(nap_ns / NS_PER_S), (long)(nap_ns % NS_PER_S) };
 
@@ -344,7 +355,8 @@ static int client_watch(struct client *c, struct err *e)
 
 static int client_exchange_neper(struct client *c, struct err *e)
 {
-	struct neper_message done = { .magic = (int32_t)c->options->magic, .type = NEPER_DONE,
+	struct neper_message done = { .magic = (int32_t)c->options->magic,
+		.type = NEPER_DONE,
 		.remote_rate = outcome_neper_rate(&c->outcome) };
 	struct neper_message bye;
 	uint64_t patience_ns = CONTROL_TIMEOUT_NS;
@@ -360,7 +372,8 @@ static int client_exchange_neper(struct client *c, struct err *e)
 	if (ret)
 		return err_prefix(e, "the server did not say its result");
 	if (bye.type != NEPER_BYE || bye.magic != c->options->magic)
-		return err_set(e, EPROTO, "the server's last message is not a goodbye (type %u)", bye.type);
+		return err_set(e, EPROTO, "the server's last message is not a goodbye (type %u)",
+			bye.type);
 	c->outcome.remote.rate = bye.remote_rate;
 	return 0;
 }
@@ -450,8 +463,8 @@ static int client_prepare(struct client *c, struct err *e)
 	return ret;
 }
 
-int client_run(enum workload w, struct flow_options *o,
-	const struct endpoint_events *events, struct err *e)
+int client_run(enum workload w, struct flow_options *o, const struct endpoint_events *events,
+	struct err *e)
 {
 	struct client *c = calloc(1, sizeof(*c));
 	int ret;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* crr: a new connection for every transaction. A client's flow is a slot that makes one connection after another; at
- * the server each connection is a flow of its own, gone when the client closes it. */
+/* crr: a new connection for every transaction. A client's flow is a slot that makes one connection
+ * after another; at the server each connection is a flow of its own, gone when the client closes
+ * it. */
 #include <string.h>
 
 #include "flow/run.h"
@@ -23,7 +24,8 @@ static ssize_t crr_send_opening(struct flow *f)
 
 	memcpy(p.token, r->token, sizeof(p.token));
 	wire_preamble_encode(&p, bytes);
-	n = sendmsg(f->chan.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL | (rest < f->to_send ? MSG_MORE : 0));
+	n = sendmsg(
+		f->chan.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL | (rest < f->to_send ? MSG_MORE : 0));
 	if (n < 0)
 		return -errno;
 	if ((size_t)n < f->preamble_left) {
@@ -61,8 +63,8 @@ static bool crr_flush(struct flow *f)
 	return true;
 }
 
-/* Client: begin the next transaction. On a short path the handshake is over when connect returns, although it says
- * "in progress": the request is tried at once. */
+/* Client: begin the next transaction. On a short path the handshake is over when connect returns,
+ * although it says "in progress": the request is tried at once. */
 static void crr_begin(struct flow *f, uint64_t now_ns)
 {
 	const struct run *r = f->lane->run;
@@ -185,7 +187,8 @@ static void crr_server_ready(struct loop *loop, struct loop_fd *io, uint32_t eve
 			crr_server_answer(f);
 		}
 	}
-	if (!f->alive || (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) || (n <= 0 && n != -EAGAIN)) {
+	if (!f->alive || (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) ||
+		(n <= 0 && n != -EAGAIN)) {
 		flow_leave(f);
 		flow_retire(f);
 	}
@@ -197,6 +200,7 @@ static void crr_server_start(struct flow *f)
 		crr_server_answer(f);
 }
 
-const struct flow_ops crr_client_ops = { .start = crr_client_start, .stop = crr_client_stop,
-	.ready = crr_client_ready };
+const struct flow_ops crr_client_ops = {
+	.start = crr_client_start, .stop = crr_client_stop, .ready = crr_client_ready
+};
 const struct flow_ops crr_server_ops = { .start = crr_server_start, .ready = crr_server_ready };

@@ -46,7 +46,8 @@ void outcome_describe(struct outcome *outcome, int control)
 	sock_peer(control, &outcome->peer_address);
 	outcome->started_wall_ns = clock_wall_ns();
 	known = !nic_for_address(&nic, (struct sockaddr *)&outcome->local_address.storage, NULL);
-	if (known && nic.physical && !sock_addr_same_host(&outcome->local_address, &outcome->peer_address))
+	if (known && nic.physical &&
+		!sock_addr_same_host(&outcome->local_address, &outcome->peer_address))
 		outcome->ceiling_bps = nic.speed_bps;
 	outcome->local.facts = calloc(1, sizeof(*outcome->local.facts));
 	if (outcome->local.facts)
@@ -76,8 +77,8 @@ void outcome_explain(struct outcome *outcome, const struct run *run)
 	for (uint32_t i = 0; i < r->flow_count; i++)
 		failed += r->flows[i].error != 0;
 	if (!r->error[0] && run->first_error)
-		snprintf(r->error, sizeof(r->error), "%u of %u flows ended early: %s", failed ? failed : 1,
-			run->flow_count, strerror(run->first_error));
+		snprintf(r->error, sizeof(r->error), "%u of %u flows ended early: %s",
+			failed ? failed : 1, run->flow_count, strerror(run->first_error));
 	if (r->error[0])
 		r->complete = false;
 }

@@ -5,8 +5,9 @@
  *	ret = client_run(WORKLOAD_STREAM, &options, &events, e);
  *	ret = server_run(WORKLOAD_STREAM, &options, &given, &events, e);
  *
- * What was measured is handed to events->over, complete or not; the struct err of client_run() says why the run failed.
- * A server returns when events->stop_fd becomes readable, after one run with --once, or when it cannot listen.
+ * What was measured is handed to events->over, complete or not; the struct err of client_run() says
+ * why the run failed. A server returns when events->stop_fd becomes readable, after one run with
+ * --once, or when it cannot listen.
  */
 #ifndef WEIR_FLOW_ENDPOINT_H
 #define WEIR_FLOW_ENDPOINT_H
@@ -34,17 +35,20 @@ struct endpoint_events {
 	int stop_fd; /* readable: end soon, with what was measured; -1: never */
 	/* server: listening on this address; client: connected */
 	void (*ready)(void *context, const struct sock_addr *address);
-	/* a run began; while it runs, each interval; it is over. A server's calls for different runs never overlap. */
+	/* a run began; while it runs, each interval; it is over. A server's calls for different
+	 * runs never overlap. */
 	void (*started)(void *context, const struct run *run);
-	void (*interval)(void *context, const struct run *run, const struct interval_result *interval);
+	void (*interval)(
+		void *context, const struct run *run, const struct interval_result *interval);
 	void (*over)(void *context, const struct outcome *outcome);
 	/* client, every iostat_ms */
 	void (*iostat)(void *context, const struct run *run, uint64_t since_start_ns,
-		const struct flow_counts *now, const struct flow_counts *before, uint64_t elapsed_ns);
+		const struct flow_counts *now, const struct flow_counts *before,
+		uint64_t elapsed_ns);
 };
 
-int client_run(enum workload w, struct flow_options *o,
-	const struct endpoint_events *events, struct err *e);
+int client_run(enum workload w, struct flow_options *o, const struct endpoint_events *events,
+	struct err *e);
 int server_run(enum workload w, const struct flow_options *o, const struct opt_given *given,
 	const struct endpoint_events *events, struct err *e);
 

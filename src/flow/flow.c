@@ -8,7 +8,8 @@
 #include "flow/run.h"
 
 #define CONNECT_TIMEOUT_NS (10 * NS_PER_S)
-#define CONNECTS_AT_ONCE   64 /* below the usual backlog, so that no SYN is dropped and waits a second */
+#define CONNECTS_AT_ONCE                                                                           \
+	64 /* below the usual backlog, so that no SYN is dropped and waits a second */
 
 const struct flow_ops *flow_ops_of(const struct run *r)
 {
@@ -23,7 +24,8 @@ const struct flow_ops *flow_ops_of(const struct run *r)
 
 static int flow_alloc_client(struct flow *f, const struct flow_options *o, struct err *e)
 {
-	f->requests = calloc((size_t)(o->outstanding > 0 ? o->outstanding : 1), sizeof(*f->requests));
+	f->requests =
+		calloc((size_t)(o->outstanding > 0 ? o->outstanding : 1), sizeof(*f->requests));
 	if (!f->requests)
 		goto no_memory;
 	if (o->all_samples) {
@@ -78,7 +80,9 @@ struct flow *flow_new(struct lane *l, uint32_t id, struct err *e)
 	if (!transient) {
 		f->samples = calloc(l->sample_capacity, sizeof(*f->samples));
 		if (!f->samples) {
-			err_set(e, ENOMEM, "no memory for the samples of flow %u: choose a longer --interval", id);
+			err_set(e, ENOMEM,
+				"no memory for the samples of flow %u: choose a longer --interval",
+				id);
 			goto free_flow;
 		}
 	}
@@ -110,7 +114,8 @@ void flow_sock_options(const struct flow_options *o, bool client, struct sock_op
 		.debug = o->debug,
 		.freebind = o->freebind,
 		.reuse_address = o->reuseaddr,
-		/* Several requests under way on one connection must not wait for each other's ACK. */
+		/* Several requests under way on one connection must not wait for each other's
+		 * ACK. */
 		.no_delay = o->no_delay || o->outstanding > 1 || o->rate > 0,
 		.fast_open = client && o->tcp_fastopen,
 		.zerocopy = o->zerocopy,
@@ -134,7 +139,7 @@ int flow_attach(struct flow *f, int fd, struct err *e)
 {
 	const struct flow_options *o = f->lane->run->options;
 	enum chan_path send = o->zerocopy && f->writes ? CHAN_ZEROCOPY : CHAN_PLAIN;
-	enum chan_path recv = !f->reads	       ? CHAN_PLAIN
+	enum chan_path recv = !f->reads		? CHAN_PLAIN
 			      : o->skip_rx_copy ? CHAN_DISCARD
 			      : o->rx_zerocopy	? CHAN_MAPPED
 						: CHAN_PLAIN;
@@ -282,7 +287,8 @@ static int flow_connect_end(struct flow *f, int fd, uint64_t deadline_ns, struct
 static void flow_started_watch(struct flow *f)
 {
 	if (f->reads)
-		flow_watch(f, EPOLLIN | EPOLLRDHUP | (f->lane->run->options->edge_trigger ? EPOLLET : 0));
+		flow_watch(f,
+			EPOLLIN | EPOLLRDHUP | (f->lane->run->options->edge_trigger ? EPOLLET : 0));
 }
 
 /* Contiguous blocks of flows to threads, as neper deals them. */
@@ -371,8 +377,9 @@ int lane_adopt(struct lane *l, int fd, uint32_t id, uint64_t early_bytes, struct
 	f->counts.rx_bytes = early_bytes;
 	f->got = early_bytes;
 	/* neper's server sends as soon as there is somebody to send to. */
-	if (early_bytes || (l->run->starts_by_data && f->writes && l->run->workload == WORKLOAD_STREAM &&
-				   !l->run->options->split_bidir))
+	if (early_bytes ||
+		(l->run->starts_by_data && f->writes && l->run->workload == WORKLOAD_STREAM &&
+			!l->run->options->split_bidir))
 		lane_touch(l);
 	flow_started_watch(f);
 	if (f->alive && (l->started || early_bytes))

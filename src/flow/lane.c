@@ -42,7 +42,8 @@ static void flow_sample_latency(struct flow *f, struct flow_sample *s)
 	hist_init(h);
 }
 
-/* The last place is kept for the last sample: a run that outlives its array loses resolution, not its totals. */
+/* The last place is kept for the last sample: a run that outlives its array loses resolution, not
+ * its totals. */
 static struct lane_sample *lane_sample(struct lane *l, uint64_t now_ns, bool last)
 {
 	uint32_t index = l->sample_count;
@@ -58,7 +59,8 @@ static struct lane_sample *lane_sample(struct lane *l, uint64_t now_ns, bool las
 	for (struct flow *f = l->flows; f; f = f->next) {
 		struct tcp_state tcp = f->tcp_end;
 
-		if (f->chan.fd >= 0 && l->run->workload != WORKLOAD_CRR && !tcp_state_read(f->chan.fd, &tcp)) {
+		if (f->chan.fd >= 0 && l->run->workload != WORKLOAD_CRR &&
+			!tcp_state_read(f->chan.fd, &tcp)) {
 			f->tcp_end = tcp;
 			rtt_sum += tcp.rtt_us;
 			alive++;
@@ -131,7 +133,8 @@ static void lane_arm(struct lane *l)
 	uint64_t due_ns = l->window_ns + (l->ticks + 1) * l->run->interval_ns;
 	uint64_t end_ns = l->run->end_ns;
 
-	/* A last interval that is nearly as long as the others is the last: no sliver follows it. */
+	/* A last interval that is nearly as long as the others is the last: no sliver follows
+	 * it. */
 	if (end_ns && due_ns + l->run->interval_ns / 10 > end_ns)
 		due_ns = end_ns;
 	loop_timer_set(&l->worker->loop, &l->tick, due_ns, lane_tick);
@@ -168,7 +171,8 @@ void lane_begin(struct lane *l)
 		run_ring(l->run);
 	if (l->run->warmup_ns) {
 		lane_sample(l, now_ns, false);
-		loop_timer_set(&l->worker->loop, &l->tick, l->run->start_ns + l->run->warmup_ns, lane_tick);
+		loop_timer_set(&l->worker->loop, &l->tick, l->run->start_ns + l->run->warmup_ns,
+			lane_tick);
 	} else {
 		lane_open_window(l, now_ns);
 		lane_arm(l);

@@ -184,7 +184,8 @@ static int percentiles_parse(struct flow_options *o, const char *list, struct er
 static int check_conflicts(const struct flow_options *o, enum workload w, struct err *e)
 {
 	if (o->client && o->num_flows < o->num_threads) {
-		err_set(e, EINVAL, "--num-flows %lld is less than --num-threads %lld: some threads would idle",
+		err_set(e, EINVAL,
+			"--num-flows %lld is less than --num-threads %lld: some threads would idle",
 			(long long)o->num_flows, (long long)o->num_threads);
 		return err_hint(e, "for example: -T %lld -F %lld", (long long)o->num_threads,
 			(long long)o->num_threads);
@@ -216,15 +217,16 @@ static int check_conflicts(const struct flow_options *o, enum workload w, struct
 			(long long)o->control_port);
 	if (o->test_length == 0 || (w == WORKLOAD_STREAM && o->test_length < 0)) {
 		err_set(e, EINVAL, "--test-length %g is not a time", o->test_length);
-		return err_hint(e, w == WORKLOAD_STREAM
-				? "for example: -l 10"
-				: "for example: -l 10 (seconds) or -l -1000 (transactions)");
+		return err_hint(
+			e, w == WORKLOAD_STREAM
+				   ? "for example: -l 10"
+				   : "for example: -l 10 (seconds) or -l -1000 (transactions)");
 	}
 	return 0;
 }
 
-int flow_options_check(struct flow_options *o, enum workload w, const struct opt_given *given,
-	struct err *e)
+int flow_options_check(
+	struct flow_options *o, enum workload w, const struct opt_given *given, struct err *e)
 {
 	struct units_rate unit;
 	struct cpus cpus;
@@ -269,8 +271,9 @@ bool flow_options_writes(const struct flow_options *o, enum workload w)
 	return o->client || o->enable_write || o->split_bidir;
 }
 
-/* What the client asks of the server. Where the server's user said otherwise, the server keeps its own value, or
- * refuses when the figures would mean something else. The server's own paths (zero copy, pinning, ports) are not asked. */
+/* What the client asks of the server. Where the server's user said otherwise, the server keeps its
+ * own value, or refuses when the figures would mean something else. The server's own paths (zero
+ * copy, pinning, ports) are not asked. */
 static const struct agreed {
 	const char *name;
 	bool must_match;
@@ -320,8 +323,8 @@ static const char *mirrored(const char *name)
 	return name;
 }
 
-int flow_options_request(const struct flow_options *o, enum workload w, char *buf, size_t size,
-	struct err *e)
+int flow_options_request(
+	const struct flow_options *o, enum workload w, char *buf, size_t size, struct err *e)
 {
 	const struct opt_table *t = &flow_option_table[w];
 	char value[OPT_TEXT];
@@ -335,7 +338,8 @@ int flow_options_request(const struct flow_options *o, enum workload w, char *bu
 			continue;
 		n = snprintf(buf + used, size - used, "%s=%s\n", mirrored(opt->name), value);
 		if (n < 0 || (size_t)n >= size - used)
-			return err_set(e, EMSGSIZE, "the request does not fit into %zu bytes", size);
+			return err_set(
+				e, EMSGSIZE, "the request does not fit into %zu bytes", size);
 		used += (size_t)n;
 	}
 	return 0;
@@ -361,7 +365,8 @@ static int agree_one(struct flow_options *o, enum workload w, const struct opt_g
 	if (given->at[opt - t->opts] && !a->must_match)
 		return 0;
 	if (given->at[opt - t->opts] && strcmp(ours, theirs))
-		return err_set(e, EPROTO, "--%s differs: the server was started with %s, the client asks for %s",
+		return err_set(e, EPROTO,
+			"--%s differs: the server was started with %s, the client asks for %s",
 			opt->name, ours, theirs);
 	*o = asked;
 	return 0;
@@ -379,7 +384,8 @@ int flow_options_agree(struct flow_options *o, enum workload w, const struct opt
 		if (!*line)
 			continue;
 		if (!value)
-			return err_set(e, EPROTO, "the client's request has a line without a value");
+			return err_set(
+				e, EPROTO, "the client's request has a line without a value");
 		*value++ = 0;
 		ret = agree_one(o, w, given, line, value, e);
 		if (ret)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a stream, rr or crr run is asked to do: neper's options and weir's own, in one table for all three.
+/* What a stream, rr or crr run is asked to do: neper's options and weir's own, in one table for all
+ * three.
  *
- * Names, letters, defaults and meanings are neper's where neper has them. The struct is filled by opt_parse(), then
- * judged by flow_options_check(); a server lays the client's request over it with flow_options_agree().
+ * Names, letters, defaults and meanings are neper's where neper has them. The struct is filled by
+ * opt_parse(), then judged by flow_options_check(); a server lays the client's request over it with
+ * flow_options_agree().
  */
 #ifndef WEIR_FLOW_OPTIONS_H
 #define WEIR_FLOW_OPTIONS_H
@@ -33,11 +35,11 @@ struct flow_options {
 	int64_t control_port, port, num_ports, source_port, num_clients, listen_backlog, magic;
 	/* size of the run */
 	int64_t num_threads, num_flows, maxevents;
-	double test_length;   /* seconds; negative: transactions */
-	double interval;      /* seconds */
-	double warmup;	      /* seconds; negative: chosen by length */
+	double test_length;	/* seconds; negative: transactions */
+	double interval;	/* seconds */
+	double warmup;		/* seconds; negative: chosen by length */
 	double connect_timeout; /* seconds */
-	int64_t wait_start;   /* seconds */
+	int64_t wait_start;	/* seconds */
 	int64_t suicide_length; /* seconds */
 	/* data path */
 	uint64_t buffer_size;
@@ -75,18 +77,20 @@ struct flow_options {
 extern const struct opt_table flow_option_table[WORKLOADS];
 
 /* Judge what was parsed and derive the rest. An impossible combination is refused by name. */
-int flow_options_check(struct flow_options *o, enum workload w, const struct opt_given *given,
-	struct err *e);
+int flow_options_check(
+	struct flow_options *o, enum workload w, const struct opt_given *given, struct err *e);
 
-/* Whether this end receives, sends. A stream client sends unless told otherwise; rr and crr do both. */
+/* Whether this end receives, sends. A stream client sends unless told otherwise; rr and crr do
+ * both. */
 bool flow_options_reads(const struct flow_options *o, enum workload w);
 bool flow_options_writes(const struct flow_options *o, enum workload w);
 
-/* The client's wishes as "name=value" lines, and the server's answer to them: a setting that the server's user
- * left alone follows the client, one that was given on both sides must be equal, or -EPROTO with both values. The
- * text must outlive o (strings point into it); it comes from outside and is cut into lines in place. */
-int flow_options_request(const struct flow_options *o, enum workload w, char *buf, size_t size,
-	struct err *e);
+/* The client's wishes as "name=value" lines, and the server's answer to them: a setting that the
+ * server's user left alone follows the client, one that was given on both sides must be equal, or
+ * -EPROTO with both values. The text must outlive o (strings point into it); it comes from outside
+ * and is cut into lines in place. */
+int flow_options_request(
+	const struct flow_options *o, enum workload w, char *buf, size_t size, struct err *e);
 int flow_options_agree(struct flow_options *o, enum workload w, const struct opt_given *given,
 	char *text, struct err *e);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Results as text: a line of "kind name=value ..." for the whole, each interval, each flow, each histogram and each
- * fact of the host. One table per struct serves both directions; names that the other end does not know are skipped. */
+/* Results as text: a line of "kind name=value ..." for the whole, each interval, each flow, each
+ * histogram and each fact of the host. One table per struct serves both directions; names that the
+ * other end does not know are skipped. */
 #include "flow/result.h"
 
 #include <inttypes.h>
@@ -20,13 +21,30 @@ struct field {
 	size_t offset;
 };
 
-#define END(type, member)      { #member, FIELD_##type, offsetof(struct end_result, member) }
-#define INTERVAL(type, member) { #member, FIELD_##type, offsetof(struct interval_result, member) }
-#define FLOW(type, member)     { #member, FIELD_##type, offsetof(struct flow_result, member) }
-#define TCP(type, member)      { #member, FIELD_##type, offsetof(struct flow_result, tcp.member) }
-#define HIST(type, member)     { #member, FIELD_##type, offsetof(struct hist_sparse, member) }
+#define END(type, member)                                                                          \
+	{                                                                                          \
+#member, FIELD_##type, offsetof(struct end_result, member)                         \
+	}
+#define INTERVAL(type, member)                                                                     \
+	{                                                                                          \
+#member, FIELD_##type, offsetof(struct interval_result, member)                    \
+	}
+#define FLOW(type, member)                                                                         \
+	{                                                                                          \
+#member, FIELD_##type, offsetof(struct flow_result, member)                        \
+	}
+#define TCP(type, member)                                                                          \
+	{                                                                                          \
+#member, FIELD_##type, offsetof(struct flow_result, tcp.member)                    \
+	}
+#define HIST(type, member)                                                                         \
+	{                                                                                          \
+#member, FIELD_##type, offsetof(struct hist_sparse, member)                        \
+	}
 #define COUNTS(structure, name)                                                                    \
-	{ #name, FIELD_U64, offsetof(struct structure, counts.name) }
+	{                                                                                          \
+#name, FIELD_U64, offsetof(struct structure, counts.name)                          \
+	}
 
 static const struct field end_fields[] = {
 	END(BOOL, valid),
@@ -89,10 +107,14 @@ static const struct field flow_fields[] = {
 	TCP(U64, busy_us),
 	TCP(U64, receive_window_limited_us),
 	TCP(U64, send_buffer_limited_us),
-	{ "limit_application", FIELD_F64, offsetof(struct flow_result, limits.share[TCP_LIMIT_APPLICATION]) },
-	{ "limit_receive_window", FIELD_F64, offsetof(struct flow_result, limits.share[TCP_LIMIT_RECEIVE_WINDOW]) },
-	{ "limit_send_buffer", FIELD_F64, offsetof(struct flow_result, limits.share[TCP_LIMIT_SEND_BUFFER]) },
-	{ "limit_congestion", FIELD_F64, offsetof(struct flow_result, limits.share[TCP_LIMIT_CONGESTION]) },
+	{ "limit_application", FIELD_F64,
+		offsetof(struct flow_result, limits.share[TCP_LIMIT_APPLICATION]) },
+	{ "limit_receive_window", FIELD_F64,
+		offsetof(struct flow_result, limits.share[TCP_LIMIT_RECEIVE_WINDOW]) },
+	{ "limit_send_buffer", FIELD_F64,
+		offsetof(struct flow_result, limits.share[TCP_LIMIT_SEND_BUFFER]) },
+	{ "limit_congestion", FIELD_F64,
+		offsetof(struct flow_result, limits.share[TCP_LIMIT_CONGESTION]) },
 	{ "limit_pacing", FIELD_F64, offsetof(struct flow_result, limits.share[TCP_LIMIT_PACING]) },
 	{ 0 },
 };

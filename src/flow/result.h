@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What one end of a run measured. Made by run_collect(), sent to the peer as text, rendered by record/.
+/* What one end of a run measured. Made by run_collect(), sent to the peer as text, rendered by
+ * record/.
  *
  *	struct end_result mine = { 0 }, theirs = { 0 };
  *	run_collect(&run, &mine, e);
@@ -79,8 +80,8 @@ struct interval_result {
 };
 
 struct end_result {
-	bool valid;	/* something was measured */
-	bool complete;	/* the whole window was measured, no flow lost */
+	bool valid;    /* something was measured */
+	bool complete; /* the whole window was measured, no flow lost */
 	bool client;
 	uint64_t warmup_ns, window_ns;
 	struct flow_counts counts;
@@ -88,16 +89,17 @@ struct end_result {
 	uint64_t user_ns, system_ns; /* CPU time of the worker threads in the window */
 	double busiest_thread;	     /* share of one CPU, 0 to 1 */
 	bool has_latency;
-	struct hist *latency; /* from intended start, or from the send when there is no schedule; or NULL */
+	struct hist
+		*latency; /* from the intended start or, without a schedule, the send; or NULL */
 	struct hist *service; /* open loop only: from the actual send; or NULL */
 	uint32_t interval_count, flow_count;
 	struct interval_result *intervals;
 	struct flow_result *flows;
 	struct host_facts *facts; /* or NULL */
 	char error[512];	  /* why it is not complete, or empty */
-	uint64_t rate;		  /* what the peer said in neper's last message; used when not valid */
+	uint64_t rate; /* what the peer said in neper's last message; used when not valid */
 	/* this end's own only, for neper's output; not sent to the peer */
-	uint64_t begin_ns, end_ns; /* of the window, CLOCK_MONOTONIC */
+	uint64_t begin_ns, end_ns;	      /* of the window, CLOCK_MONOTONIC */
 	struct rusage usage_begin, usage_end; /* of the whole process */
 };
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* rr: requests and responses on an open connection.
  *
- * Both ends answer in place: what was received is answered in the same turn, and epoll is asked to watch for room to
- * send only when a send did not fit. That is three system calls per transaction (epoll_wait, recv, send). A thread
- * with a single flow has nobody else to wait for and saves epoll_wait as well: it waits in recv. */
+ * Both ends answer in place: what was received is answered in the same turn, and epoll is asked to
+ * watch for room to send only when a send did not fit. That is three system calls per transaction
+ * (epoll_wait, recv, send). A thread with a single flow has nobody else to wait for and saves
+ * epoll_wait as well: it waits in recv. */
 #include "flow/run.h"
 
 #define WATCH_IN (EPOLLIN | EPOLLRDHUP)
 
-/* A thread that waits in recv goes back to its loop this often: for timers, new flows and orders. */
+/* A thread that waits in recv goes back to its loop this often: for timers, new flows and
+ * orders. */
 #define ALONE_TURN_NS (5 * NS_PER_MS)
 
 /* Send what is owed. false: the flow is blocked or has ended. */
@@ -18,7 +20,8 @@ static bool rr_flush(struct flow *f)
 
 	while (f->to_send) {
 		size_t length = f->to_send < buffer ? f->to_send : buffer;
-		ssize_t n = f->chan.send(&f->chan, f->lane->tx.data, length, length < f->to_send ? MSG_MORE : 0);
+		ssize_t n = f->chan.send(
+			&f->chan, f->lane->tx.data, length, length < f->to_send ? MSG_MORE : 0);
 
 		if (n == -EAGAIN) {
 			flow_watch(f, WATCH_IN | EPOLLOUT);
@@ -38,8 +41,8 @@ static bool rr_flush(struct flow *f)
 
 static void rr_due(struct loop *loop, struct loop_timer *timer);
 
-/* Begin as many requests as may be under way now. With a schedule each has its intended start, and one that is late
- * because the flow was busy keeps it: its wait is part of its latency. */
+/* Begin as many requests as may be under way now. With a schedule each has its intended start, and
+ * one that is late because the flow was busy keeps it: its wait is part of its latency. */
 static bool rr_issue(struct flow *f, uint64_t now_ns)
 {
 	const struct flow_options *o = f->lane->run->options;
@@ -215,6 +218,7 @@ static void rr_stop(struct flow *f)
 	loop_timer_cancel(&f->lane->worker->loop, &f->timer);
 }
 
-const struct flow_ops rr_client_ops = { .start = rr_client_start, .stop = rr_stop,
-	.ready = rr_client_ready };
+const struct flow_ops rr_client_ops = {
+	.start = rr_client_start, .stop = rr_stop, .ready = rr_client_ready
+};
 const struct flow_ops rr_server_ops = { .start = rr_server_start, .ready = rr_server_ready };

@@ -20,7 +20,8 @@ static double run_interval_s(const struct flow_options *o)
 
 static uint32_t run_sample_capacity(const struct run *r)
 {
-	double ticks = r->length_ns ? (double)r->length_ns / (double)r->interval_ns : SAMPLES_UNKNOWN_LENGTH;
+	double ticks = r->length_ns ? (double)r->length_ns / (double)r->interval_ns
+				    : SAMPLES_UNKNOWN_LENGTH;
 
 	if (ticks > SAMPLES_MAX)
 		ticks = SAMPLES_MAX;
@@ -47,7 +48,8 @@ static int lane_init(struct lane *l, struct run *r, struct worker *w, uint32_t i
 	l->sample_capacity = run_sample_capacity(r);
 	l->samples = calloc(l->sample_capacity, sizeof(*l->samples));
 	if (!l->samples)
-		return err_set(e, ENOMEM, "no memory for %u samples: choose a longer --interval", l->sample_capacity);
+		return err_set(e, ENOMEM, "no memory for %u samples: choose a longer --interval",
+			l->sample_capacity);
 	if (flow_options_reads(r->options, r->workload))
 		ret = region_alloc(&l->rx, r->options->buffer_size, e);
 	if (!ret && flow_options_writes(r->options, r->workload))
@@ -184,8 +186,8 @@ static uint64_t timeval_ns(struct timeval t)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_usec * NS_PER_US;
 }
 
-static void collect_flow(const struct flow *f, const struct lane *l, uint64_t window_ns,
-	struct flow_result *out)
+static void collect_flow(
+	const struct flow *f, const struct lane *l, uint64_t window_ns, struct flow_result *out)
 {
 	out->id = f->id;
 	out->thread = l->index;
@@ -198,7 +200,8 @@ static void collect_flow(const struct flow *f, const struct lane *l, uint64_t wi
 	out->tcp.delivered -= f->tcp_begin.delivered;
 	out->tcp.delivered_ce -= f->tcp_begin.delivered_ce;
 	out->tcp.received_out_of_order -= f->tcp_begin.received_out_of_order;
-	tcp_limits_between(&f->tcp_begin, &f->tcp_end, window_ns, out->counts.tx_bytes, &out->limits);
+	tcp_limits_between(
+		&f->tcp_begin, &f->tcp_end, window_ns, out->counts.tx_bytes, &out->limits);
 	out->zerocopy_sent = f->chan.zerocopy_sent - f->chan_begin.zerocopy_sent;
 	out->zerocopy_copied = f->chan.zerocopy_copied - f->chan_begin.zerocopy_copied;
 	/* Completions of sends before the window came within it. */
@@ -236,7 +239,8 @@ static uint32_t run_intervals(const struct run *r, uint32_t *first)
 	return count == UINT32_MAX ? 0 : count;
 }
 
-static void interval_fill(const struct run *r, uint32_t at, struct hist *h, struct interval_result *iv)
+static void interval_fill(
+	const struct run *r, uint32_t at, struct hist *h, struct interval_result *iv)
 {
 	uint64_t rtt_us = 0;
 	uint32_t lanes = 0;
@@ -253,7 +257,8 @@ static void interval_fill(const struct run *r, uint32_t at, struct hist *h, stru
 		iv->rx_bytes += b->counts.rx_bytes - a->counts.rx_bytes;
 		iv->tx_bytes += b->counts.tx_bytes - a->counts.tx_bytes;
 		iv->transactions += b->counts.transactions - a->counts.transactions;
-		iv->retransmits += b->retransmits > a->retransmits ? b->retransmits - a->retransmits : 0;
+		iv->retransmits +=
+			b->retransmits > a->retransmits ? b->retransmits - a->retransmits : 0;
 		rtt_us += b->rtt_us;
 		lanes++;
 		if (b->latency)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine: one end of a run.
  *
- * A *run* is one test. Its flows are dealt to *workers*, threads with an event loop each. A worker's share of a run is
- * a *lane*: its flows, its counters, its samples. All that happens to a lane happens in its worker's thread, so
- * nothing on the data path is shared or locked. The control thread (client.c, session.c) steers by worker_call().
+ * A *run* is one test. Its flows are dealt to *workers*, threads with an event loop each. A
+ * worker's share of a run is a *lane*: its flows, its counters, its samples. All that happens to a
+ * lane happens in its worker's thread, so nothing on the data path is shared or locked. The control
+ * thread (client.c, session.c) steers by worker_call().
  *
  *	run_init(&run, workload, &options, workers, count, e);
  *	lanes get flows: lane_connect() at a client, lane_adopt() at a server
@@ -42,7 +43,8 @@ struct flow_ops {
 	void (*lane)(struct lane *l);  /* the lane has started, after its flows; may be NULL */
 	loop_fd_fn *ready;
 };
-extern const struct flow_ops stream_ops, rr_client_ops, rr_server_ops, crr_client_ops, crr_server_ops;
+extern const struct flow_ops stream_ops, rr_client_ops, rr_server_ops, crr_client_ops,
+	crr_server_ops;
 
 struct rr_request {
 	uint64_t intended_ns, sent_ns;
@@ -60,12 +62,12 @@ struct flow {
 	int error;
 	struct flow_counts counts, base; /* since the flow began; when the window began */
 	struct tcp_state tcp_begin, tcp_end;
-	struct chan chan_begin; /* its counters when the window began */
+	struct chan chan_begin;	     /* its counters when the window began */
 	struct flow_sample *samples; /* lane->sample_capacity, or NULL */
 
-	/* messages (rr, crr) */
-	uint64_t to_send, got;		/* bytes of requests or responses left to send, received of the current one */
-	struct rr_request *requests;	/* ring of options.outstanding */
+	/* messages (rr, crr): bytes left to send, and received of the current one */
+	uint64_t to_send, got;
+	struct rr_request *requests; /* ring of options.outstanding */
 	uint32_t oldest, in_flight;
 
 	/* schedule: --rate, --delay, --noburst; gap 0: none */
@@ -85,11 +87,11 @@ struct flow {
 };
 
 struct lane_sample {
-	uint64_t time_ns; /* since the run's start */
+	uint64_t time_ns;	   /* since the run's start */
 	struct flow_counts counts; /* since the lane began */
 	uint64_t retransmits;
-	uint32_t rtt_us; /* mean over live flows */
-	struct rusage usage; /* of the thread */
+	uint32_t rtt_us;	     /* mean over live flows */
+	struct rusage usage;	     /* of the thread */
 	struct hist_sparse *latency; /* of the interval that ends here, or NULL */
 };
 
@@ -109,8 +111,8 @@ struct lane {
 	uint64_t ticks, coalesced_ns;
 	struct lane_sample *samples;
 	uint32_t sample_capacity;
-	uint32_t window_sample; /* the sample that opened the window */
-	_Atomic uint32_t sample_count; /* read by the control thread while the lane runs */
+	uint32_t window_sample;		 /* the sample that opened the window */
+	_Atomic uint32_t sample_count;	 /* read by the control thread while the lane runs */
 	struct hist *interval, *latency; /* rr, crr client: since the last sample, of the window */
 	struct hist *service;		 /* with --rate: from the actual send */
 };
@@ -122,15 +124,18 @@ struct run {
 	bool starts_by_data; /* neper server: the first byte starts the clock */
 	bool tokens;	     /* data connections open with a preamble */
 	uint8_t token[WIRE_TOKEN_BYTES];
-	struct sock_addr peer; /* client: where flows go (first data port); server: who the client is */
-	uint64_t warmup_ns, length_ns, interval_ns; /* length 0: until told or until remaining is 0 */
-	_Atomic uint64_t start_ns;		    /* absolute; 0: not started */
-	_Atomic uint64_t end_ns;		    /* absolute; 0: not known before it comes */
-	bool counted;				    /* a number of transactions ends the run: */
-	_Atomic int64_t to_issue, to_complete;	    /* those not begun, not ended */
-	int bell;				    /* eventfd: rung when something happened to the run */
-	_Atomic uint32_t arrived, live, windows, lanes_over; /* flows; lanes whose window opened, ended */
-	struct rusage usage_begin, usage_end; /* of the process, when the first window opened and the last closed */
+	struct sock_addr peer; /* client: where flows go; server: who the client is */
+	uint64_t warmup_ns, interval_ns;
+	uint64_t length_ns;		       /* 0: until told, or until to_complete is 0 */
+	_Atomic uint64_t start_ns;	       /* absolute; 0: not started */
+	_Atomic uint64_t end_ns;	       /* absolute; 0: not known before it comes */
+	bool counted;			       /* a number of transactions ends the run: */
+	_Atomic int64_t to_issue, to_complete; /* those not begun, not ended */
+	int bell;			       /* eventfd: rung when something happened */
+	_Atomic uint32_t arrived, live;	       /* flows */
+	_Atomic uint32_t windows, lanes_over;  /* lanes whose window opened, whose run ended */
+	/* of the process, when the first window opened and when the last lane ended */
+	struct rusage usage_begin, usage_end;
 	_Atomic int first_error; /* positive errno of the first flow that broke */
 	uint32_t flow_count, lane_count;
 	struct lane *lanes;
@@ -149,7 +154,8 @@ void run_finish(struct run *r);
 void run_stop(struct run *r);
 void run_close(struct run *r);
 int run_collect(struct run *r, struct end_result *out, struct err *e);
-/* The interval that follows the index-th, when all lanes have it: 1; 0: not yet. Any thread, while the run runs. */
+/* The interval that follows the index-th, when all lanes have it: 1; 0: not yet. Any thread, while
+ * the run runs. */
 int run_interval(const struct run *r, uint32_t index, struct interval_result *out);
 /* What all flows have counted until now. The control thread only. */
 void run_counts(struct run *r, struct flow_counts *sum);

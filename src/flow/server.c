@@ -10,7 +10,8 @@
 #include "base/cpus.h"
 #include "base/log.h"
 
-/* A control connection that has not said HELLO yet. It holds nothing up: others are served meanwhile. */
+/* A control connection that has not said HELLO yet. It holds nothing up: others are served
+ * meanwhile. */
 struct greeting {
 	struct loop_fd in;
 	struct loop_timer patience;
@@ -40,7 +41,8 @@ static void greeting_refuse(struct greeting *g, const char *why)
 static void greeting_late(struct loop *l, struct loop_timer *patience)
 {
 	(void)l;
-	greeting_refuse(container_of(patience, struct greeting, patience), "said nothing, or too little; closed");
+	greeting_refuse(container_of(patience, struct greeting, patience),
+		"said nothing, or too little; closed");
 }
 
 static const char *secret_owner(const struct neper_message *hello)
@@ -70,7 +72,8 @@ static void greeting_done(struct greeting *g)
 			snprintf(why, sizeof(why), "wants %s, this server runs %s; closed", owner,
 				workload_name[s->workload]);
 		else
-			snprintf(why, sizeof(why), "did not open with weir's or neper's greeting; closed");
+			snprintf(why, sizeof(why),
+				"did not open with weir's or neper's greeting; closed");
 		greeting_refuse(g, why);
 		return;
 	}
@@ -92,7 +95,8 @@ static void greeting_read(struct loop *l, struct loop_fd *in, uint32_t events)
 	if (n < 0 && errno == EAGAIN)
 		return;
 	if (n <= 0) {
-		greeting_refuse(g, g->have ? "closed in the middle of its greeting" : "closed without a greeting");
+		greeting_refuse(g, g->have ? "closed in the middle of its greeting"
+					   : "closed without a greeting");
 		return;
 	}
 	g->have += (size_t)n;
@@ -109,7 +113,8 @@ static void server_accept(struct loop *l, struct loop_fd *in, uint32_t events)
 	(void)events;
 	if (g) {
 		g->peer.len = sizeof(g->peer.storage);
-		fd = accept4(in->fd, (struct sockaddr *)&g->peer.storage, &g->peer.len, SOCK_CLOEXEC);
+		fd = accept4(
+			in->fd, (struct sockaddr *)&g->peer.storage, &g->peer.len, SOCK_CLOEXEC);
 	}
 	if (fd < 0 || loop_add(l, &g->in, fd, EPOLLIN | EPOLLRDHUP, greeting_read, NULL)) {
 		if (fd >= 0)
@@ -166,7 +171,8 @@ static int server_add_worker(struct server *s, struct err *e)
 	if (!grown)
 		return err_set(e, ENOMEM, "no memory for a worker");
 	s->workers = grown;
-	ret = worker_start(&w, s->worker_count, endpoint_cpu(o, s->worker_count), (int)o->maxevents, e);
+	ret = worker_start(
+		&w, s->worker_count, endpoint_cpu(o, s->worker_count), (int)o->maxevents, e);
 	if (ret)
 		return ret;
 	s->workers[s->worker_count] = w;
@@ -180,7 +186,8 @@ static int server_add_worker(struct server *s, struct err *e)
 	return 0;
 }
 
-int server_workers(struct server *s, uint32_t count, struct worker ***list, uint32_t *got, struct err *e)
+int server_workers(
+	struct server *s, uint32_t count, struct worker ***list, uint32_t *got, struct err *e)
 {
 	const struct opt_table *t = &flow_option_table[s->workload];
 	struct cpus cpus;
@@ -205,7 +212,8 @@ int server_workers(struct server *s, uint32_t count, struct worker ***list, uint
 	return ret;
 }
 
-/* Without -H: any address of both families where the host has IPv6, so that every client finds us. */
+/* Without -H: any address of both families where the host has IPv6, so that every client finds
+ * us. */
 static int server_listen(struct server *s, struct err *e)
 {
 	const struct flow_options *o = s->options;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The server's parts, and how they meet. For server.c, session.c and arrival.c alone.
  *
- * server.c	the main thread: accepts control connections, reads their HELLO, makes sessions
- * session.c	a thread per session: talks to its clients from the handshake to the results
- * arrival.c	in the workers: accepts data connections and finds the session they belong to
+ * server.c        the main thread: accepts control connections, reads their HELLO, makes sessions
+ * session.c       a thread per session: talks to its clients from the handshake to the results
+ * arrival.c  in the workers: accepts data connections and finds the session they belong to
  *
- * Workers live as long as the server and keep their listeners open all the time, so that no connection is lost when a
- * session comes or goes. A session is found, and a flow given to one of its lanes, under server.lock while it is in
- * server.sessions; it leaves that list before its lanes are closed. Since a worker does its jobs in order, no flow can
- * reach a lane after it was closed.
+ * Workers live as long as the server and keep their listeners open all the time, so that no
+ * connection is lost when a session comes or goes. A session is found, and a flow given to one of
+ * its lanes, under server.lock while it is in server.sessions; it leaves that list before its lanes
+ * are closed. Since a worker does its jobs in order, no flow can reach a lane after it was closed.
  */
 #ifndef WEIR_FLOW_SERVER_H
 #define WEIR_FLOW_SERVER_H
@@ -32,7 +32,7 @@ struct server {
 	pthread_mutex_t lock; /* the rest */
 	struct worker **workers;
 	uint32_t worker_count;
-	struct session *sessions; /* open for flows */
+	struct session *sessions;  /* open for flows */
 	struct session *gathering; /* neper: waits for more clients (--num-clients) */
 	uint32_t session_threads, sessions_served;
 	_Atomic uint32_t token_sessions; /* sessions whose flows open with a token */
@@ -68,7 +68,8 @@ int arrival_listen(struct server *s, struct worker *w, struct err *e);
 void arrival_close(struct worker *w);
 
 /* server.c: at least count workers (the server's own -T when the user gave it). */
-int server_workers(struct server *s, uint32_t count, struct worker ***list, uint32_t *got, struct err *e);
+int server_workers(
+	struct server *s, uint32_t count, struct worker ***list, uint32_t *got, struct err *e);
 void server_session_over(struct server *s);
 
 #endif

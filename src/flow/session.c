@@ -54,7 +54,8 @@ static int session_prepare(struct session *s, uint32_t threads, struct err *e)
 	if (ret)
 		return ret;
 	if ((uint64_t)count * 2 * s->options.buffer_size > BUFFERS_MAX_BYTES)
-		return err_set(e, E2BIG, "--buffer-size %llu for %u threads is more than this server gives",
+		return err_set(e, E2BIG,
+			"--buffer-size %llu for %u threads is more than this server gives",
 			(unsigned long long)s->options.buffer_size, count);
 	ret = run_init(&s->run, s->server->workload, &s->options, s->workers, count, e);
 	if (ret)
@@ -122,15 +123,17 @@ static int session_collect(struct session *s, const struct err *why)
 	return ret;
 }
 
-/* Wait for one of: a control connection (but those that are done), the run's bell, the user's wish to end. */
-static void session_poll(struct session *s, struct pollfd *set, uint32_t controls, const bool *done,
-	uint64_t nap_ns)
+/* Wait for one of: a control connection (but those that are done), the run's bell, the user's wish
+ * to end. */
+static void session_poll(
+	struct session *s, struct pollfd *set, uint32_t controls, const bool *done, uint64_t nap_ns)
 {
 	struct timespec nap = { (time_t)(nap_ns / NS_PER_S), (long)(nap_ns % NS_PER_S) };
 	uint64_t rings;
 
 	for (uint32_t i = 0; i < controls; i++)
-		set[i] = (struct pollfd){ .fd = done && done[i] ? -1 : s->control[i], .events = POLLIN };
+		set[i] = (struct pollfd){ .fd = done && done[i] ? -1 : s->control[i],
+			.events = POLLIN };
 	set[controls] = (struct pollfd){ .fd = s->run.bell, .events = POLLIN };
 	set[controls + 1] = (struct pollfd){ .fd = s->server->events->stop_fd, .events = POLLIN };
 	if (ppoll(set, controls + 2, &nap, NULL) < 0)
@@ -167,7 +170,8 @@ static int session_agree(struct session *s, struct err *e)
 		return ret;
 	s->request = m.body;
 	if (m.type != WIRE_REQUEST)
-		return err_set(e, EPROTO, "the client sent message %d where its request was due", m.type);
+		return err_set(
+			e, EPROTO, "the client sent message %d where its request was due", m.type);
 	ret = flow_options_agree(&s->options, s->server->workload, s->server->given, m.body, e);
 	if (!ret)
 		ret = session_prepare(s, (uint32_t)s->options.num_threads, e);
@@ -191,10 +195,11 @@ static int session_gather(struct session *s, struct err *e)
 	struct pollfd set[3];
 	int ret = 0;
 
-	while (!ret && (!ready || (s->server->workload != WORKLOAD_CRR && s->run.arrived < s->run.flow_count))) {
+	while (!ret && (!ready || (s->server->workload != WORKLOAD_CRR &&
+					  s->run.arrived < s->run.flow_count))) {
 		if (clock_ns() > give_up_ns)
-			return err_set(e, ETIMEDOUT, "only %u of %u flows of the client arrived", s->run.arrived,
-				s->run.flow_count);
+			return err_set(e, ETIMEDOUT, "only %u of %u flows of the client arrived",
+				s->run.arrived, s->run.flow_count);
 		if (s->run.first_error)
 			return err_set(e, s->run.first_error, "a flow ended before the run began");
 		session_poll(s, set, 1, NULL, 100 * NS_PER_MS);
@@ -211,7 +216,8 @@ static int session_gather(struct session *s, struct err *e)
 		} else if (m.type == WIRE_ABORT) {
 			ret = err_set(e, ECONNABORTED, "the client gave up: %.300s", m.body);
 		} else if (m.type != WIRE_TICK) {
-			ret = err_set(e, EPROTO, "the client sent message %d before the run", m.type);
+			ret = err_set(
+				e, EPROTO, "the client sent message %d before the run", m.type);
 		}
 		wire_free(&m);
 	}
@@ -233,7 +239,8 @@ static int session_hear(struct session *s, struct err *e)
 		ret = result_decode(&s->outcome.remote, m.body, e);
 		ret = ret ? ret : 1;
 	} else if (m.type == WIRE_ABORT) {
-		ret = err_set(e, ECONNABORTED, "the client gave up after %.1f s: %.300s", after_s, m.body);
+		ret = err_set(e, ECONNABORTED, "the client gave up after %.1f s: %.300s", after_s,
+			m.body);
 	} else if (m.type != WIRE_TICK) {
 		ret = err_set(e, EPROTO, "the client sent message %d during the run", m.type);
 	}
@@ -270,7 +277,8 @@ static int session_watch(struct session *s, struct err *e)
 	return ret < 0 ? ret : 0;
 }
 
-/* The client's clock may be a little ahead: our window ends soon as well, unless the client ended early. */
+/* The client's clock may be a little ahead: our window ends soon as well, unless the client ended
+ * early. */
 static void session_await_end(struct session *s)
 {
 	bool whole = s->run.length_ns && s->outcome.remote.window_ns > s->run.length_ns / 100 * 99;
@@ -295,7 +303,8 @@ static int session_send_result(struct session *s, struct err *e)
 		return -ENOMEM;
 	ret = wire_send(s->control[0], WIRE_RESULT, text, length, soon(), e);
 	free(text);
-	/* The client closes its flows, then this connection: ours would look like failures to it. */
+	/* The client closes its flows, then this connection: ours would look like failures to
+	 * it. */
 	if (!ret && sock_wait(s->control[0], POLLIN, -1, clock_ns() + GOODBYE_NS) == 1)
 		ret = recv(s->control[0], &byte, 1, MSG_DONTWAIT) > 0 ? -EPROTO : 0;
 	return ret;
@@ -303,7 +312,9 @@ static int session_send_result(struct session *s, struct err *e)
 
 static void session_weir(struct session *s)
 {
-	struct neper_message ack = { .magic = s->hello.magic, .type = NEPER_ACK, .remote_rate = WIRE_MARK };
+	struct neper_message ack = {
+		.magic = s->hello.magic, .type = NEPER_ACK, .remote_rate = WIRE_MARK
+	};
 	struct err e = { 0 };
 	int ret;
 
@@ -337,14 +348,17 @@ static void session_weir(struct session *s)
 static void session_ack(struct session *s, uint32_t member)
 {
 	const struct flow_options *o = s->server->options;
-	struct neper_message ack = { .magic = s->hello.magic, .type = NEPER_ACK,
-		.num_threads = (uint32_t)o->num_threads, .num_flows = (uint32_t)o->num_flows,
+	struct neper_message ack = { .magic = s->hello.magic,
+		.type = NEPER_ACK,
+		.num_threads = (uint32_t)o->num_threads,
+		.num_flows = (uint32_t)o->num_flows,
 		.test_length = (int32_t)o->test_length };
 
 	neper_send(s->control[member], &ack, soon(), NULL);
 }
 
-/* A client said DONE, or vanished: either way it is not waited for. Its connection stays open for BYE. */
+/* A client said DONE, or vanished: either way it is not waited for. Its connection stays open for
+ * BYE. */
 static bool session_hear_done(struct session *s, uint32_t member, struct err *e)
 {
 	struct neper_message done;
@@ -352,7 +366,8 @@ static bool session_hear_done(struct session *s, uint32_t member, struct err *e)
 
 	ret = neper_recv(s->control[member], &done, soon(), e);
 	if (!ret && (done.type != NEPER_DONE || done.magic != s->hello.magic))
-		ret = err_set(e, EPROTO, "a client's last message is not DONE (type %u)", done.type);
+		ret = err_set(
+			e, EPROTO, "a client's last message is not DONE (type %u)", done.type);
 	if (ret) {
 		s->failed++;
 		return false;
@@ -361,7 +376,8 @@ static bool session_hear_done(struct session *s, uint32_t member, struct err *e)
 	return true;
 }
 
-/* When a client that never says DONE is given up: by its own length, or when nothing moves any more. */
+/* When a client that never says DONE is given up: by its own length, or when nothing moves any
+ * more. */
 static bool session_neper_stalled(struct session *s, uint64_t *moved_ns, struct flow_counts *last)
 {
 	uint64_t now_ns = clock_ns(), start_ns = s->run.start_ns;
@@ -407,7 +423,8 @@ static void session_neper_watch(struct session *s, struct err *e)
 			session_hear_done(s, i, e);
 		}
 		if (session_neper_stalled(s, &moved_ns, &last)) {
-			err_set(e, ETIMEDOUT, "no data and no end from the client for %d s", (int)(STALL_NS / NS_PER_S));
+			err_set(e, ETIMEDOUT, "no data and no end from the client for %d s",
+				(int)(STALL_NS / NS_PER_S));
 			break;
 		}
 	}
@@ -423,7 +440,8 @@ static void session_neper(struct session *s)
 	session_neper_watch(s, &e);
 	session_shut(s);
 	if (!session_collect(s, &e)) {
-		struct neper_message bye = { .magic = s->hello.magic, .type = NEPER_BYE,
+		struct neper_message bye = { .magic = s->hello.magic,
+			.type = NEPER_BYE,
 			.remote_rate = outcome_neper_rate(&s->outcome) };
 
 		session_tell_over(s);
@@ -476,7 +494,8 @@ static int session_init_neper(struct session *s, struct err *e)
 		s->options.test_length = s->hello.test_length;
 	if (session_prepare(s, s->hello.num_threads, e))
 		return -e->code;
-	/* The client ends the run, by its clock; so does the count of its transactions, at its end. */
+	/* The client ends the run, by its clock; so does the count of its transactions, at its
+	 * end. */
 	s->run.counted = false;
 	s->run.end_ns = 0;
 	return 0;
@@ -524,7 +543,8 @@ int session_start(struct server *server, int control, const struct sock_addr *pe
 	server->session_threads += !busy;
 	pthread_mutex_unlock(&server->lock);
 	if (busy)
-		return err_set(e, EBUSY, "a client was turned away: this server has all the sessions it may have");
+		return err_set(e, EBUSY,
+			"a client was turned away: this server has all the sessions it may have");
 	s = calloc(1, sizeof(*s));
 	if (!s) {
 		ret = err_set(e, ENOMEM, "no memory for a session");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* stream: as many bytes as go. Each turn of the loop gives a flow several calls, so that one epoll_wait serves many
- * of them, and not so many that the other flows of the thread or its timers wait long. */
+/* stream: as many bytes as go. Each turn of the loop gives a flow several calls, so that one
+ * epoll_wait serves many of them, and not so many that the other flows of the thread or its timers
+ * wait long. */
 #include "flow/run.h"
 
 #define CALLS_PER_TURN 32
@@ -37,7 +38,8 @@ static void stream_receive(struct flow *f)
 		f->counts.rx_bytes += (uint64_t)n;
 		f->counts.rx_calls++;
 		turn += (size_t)n;
-		/* A short read mostly means that the queue is empty; a level-triggered epoll tells otherwise. */
+		/* A short read mostly means that the queue is empty; a level-triggered epoll tells
+		 * otherwise. */
 		if ((size_t)n < length && !f->lane->run->options->edge_trigger)
 			return;
 	}
@@ -110,7 +112,8 @@ static void stream_ready(struct loop *loop, struct loop_fd *io, uint32_t events)
 		flow_end(f, 0);
 }
 
-/* With neper's --split-bidir the server is not told which flows the client reads: those that stay silent. */
+/* With neper's --split-bidir the server is not told which flows the client reads: those that stay
+ * silent. */
 #define SPLIT_SILENCE_NS (100 * NS_PER_MS)
 
 static void stream_silent(struct loop *loop, struct loop_timer *timer)
@@ -129,15 +132,17 @@ static void stream_start(struct flow *f)
 
 	flow_schedule(f);
 	if (r->starts_by_data && r->options->split_bidir) {
-		loop_timer_set(&f->lane->worker->loop, &f->timer, clock_ns() + SPLIT_SILENCE_NS, stream_silent);
+		loop_timer_set(&f->lane->worker->loop, &f->timer, clock_ns() + SPLIT_SILENCE_NS,
+			stream_silent);
 		return;
 	}
 	if (f->writes)
 		flow_watch(f, stream_events(f, true));
 }
 
-/* To wake a sleeping receiver costs both ends more than to hand it a few more kilobytes. SO_RCVLOWAT lets it sleep until
- * --rx-coalesce's worth of data is there, by the rate of the time before; a slow flow is woken for every byte. */
+/* To wake a sleeping receiver costs both ends more than to hand it a few more kilobytes.
+ * SO_RCVLOWAT lets it sleep until --rx-coalesce's worth of data is there, by the rate of the time
+ * before; a slow flow is woken for every byte. */
 #define COALESCE_FIRST_NS  (10 * NS_PER_MS)
 #define COALESCE_EVERY_NS  (100 * NS_PER_MS)
 #define COALESCE_MAX_BYTES (512u << 10)
@@ -146,7 +151,9 @@ static void stream_coalesce_flow(struct flow *f, uint64_t elapsed_ns)
 {
 	double rate = (double)(f->counts.rx_bytes - f->coalesced_bytes) / (double)elapsed_ns;
 	double bytes = rate * (double)f->lane->run->options->rx_coalesce;
-	int wanted = bytes < 4096 ? 1 : bytes > COALESCE_MAX_BYTES ? (int)COALESCE_MAX_BYTES : (int)bytes;
+	int wanted = bytes < 4096		  ? 1
+		     : bytes > COALESCE_MAX_BYTES ? (int)COALESCE_MAX_BYTES
+						  : (int)bytes;
 
 	f->coalesced_bytes = f->counts.rx_bytes;
 	/* Not for every small change: it is a system call. */
@@ -173,7 +180,8 @@ static void stream_lane(struct lane *l)
 {
 	l->coalesced_ns = clock_ns();
 	if (l->run->options->rx_coalesce && l->rx.data)
-		loop_timer_set(&l->worker->loop, &l->coalesce, l->coalesced_ns + COALESCE_FIRST_NS, stream_coalesce);
+		loop_timer_set(&l->worker->loop, &l->coalesce, l->coalesced_ns + COALESCE_FIRST_NS,
+			stream_coalesce);
 }
 
 static void stream_stop(struct flow *f)
@@ -183,5 +191,6 @@ static void stream_stop(struct flow *f)
 		flow_watch(f, stream_events(f, false));
 }
 
-const struct flow_ops stream_ops = { .start = stream_start, .stop = stream_stop, .lane = stream_lane,
-	.ready = stream_ready };
+const struct flow_ops stream_ops = {
+	.start = stream_start, .stop = stream_stop, .lane = stream_lane, .ready = stream_ready
+};

@@ -84,8 +84,8 @@ int neper_recv(int fd, struct neper_message *m, uint64_t deadline_ns, struct err
 
 	ret = sock_recv_all(fd, bytes, sizeof(bytes), deadline_ns, &have, e);
 	if (ret && have)
-		return err_set(e, EPROTO, "the peer sent %zu of the %d bytes of a control message", have,
-			NEPER_BYTES);
+		return err_set(e, EPROTO, "the peer sent %zu of the %d bytes of a control message",
+			have, NEPER_BYTES);
 	if (!ret)
 		neper_decode(bytes, m);
 	return ret;
@@ -120,12 +120,14 @@ int wire_recv(int fd, struct wire_message *m, uint64_t deadline_ns, struct err *
 	m->length = get32(head);
 	type = get32(head + 4);
 	if (type < WIRE_REQUEST || type > WIRE_ABORT || m->length > WIRE_BODY_MAX)
-		return err_set(e, EPROTO, "the peer sent a control message of type %u and %zu bytes, which is not weir's",
+		return err_set(e, EPROTO,
+			"the peer sent a control message of type %u and %zu bytes, which is not weir's",
 			type, m->length);
 	m->type = (enum wire_type)type;
 	m->body = malloc(m->length + 1);
 	if (!m->body)
-		return err_set(e, ENOMEM, "no memory for a control message of %zu bytes", m->length);
+		return err_set(
+			e, ENOMEM, "no memory for a control message of %zu bytes", m->length);
 	ret = sock_recv_all(fd, m->body, m->length, deadline_ns, NULL, e);
 	if (ret) {
 		wire_free(m);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The control connection: neper's messages byte for byte, and what two weirs say to each other beyond them.
+/* The control connection: neper's messages byte for byte, and what two weirs say to each other
+ * beyond them.
  *
- * A run opens with neper's HELLO and ACK in both cases. A weir client marks its HELLO, in a field that neper's server
- * does not read; a weir server that sees the mark sets it in its ACK, and from there on both speak weir:
+ * A run opens with neper's HELLO and ACK in both cases. A weir client marks its HELLO, in a field
+ * that neper's server does not read; a weir server that sees the mark sets it in its ACK, and from
+ * there on both speak weir:
  *
  *	client			server
  *	HELLO (marked)	->
  *			<-	ACK (marked)
  *	REQUEST		->			what the client wants, as option lines
- *			<-	ACCEPT		a token for the data connections; or REFUSE and the reason
+ *			<-	ACCEPT		a token for the flows; or REFUSE and the reason
  *	data connections ->			each opens with the token and its flow's number
  *	READY		->
  *			<-	GO		all flows have arrived; both start their clocks
@@ -42,7 +44,8 @@ struct neper_message {
 	int32_t test_length;
 	uint32_t client_number;
 	uint64_t max_pacing_rate; /* bytes/s */
-	uint64_t remote_rate;	  /* DONE, BYE: bits/s or transactions/s; HELLO, ACK: WIRE_MARK between weirs */
+	/* DONE, BYE: bits/s or transactions/s; between weirs WIRE_MARK in HELLO and ACK */
+	uint64_t remote_rate;
 };
 
 /* "weir" and the version of what follows the handshake. */

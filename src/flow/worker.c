@@ -124,11 +124,15 @@ static void worker_call_act(struct worker *w, struct worker_job *job)
 	pthread_mutex_unlock(&sync->lock);
 }
 
-/* Waits without a deadline, for our own thread alone: a worker never sleeps longer than its loop. */
+/* Waits without a deadline, for our own thread alone: a worker never sleeps longer than its
+ * loop. */
 void worker_call(struct worker *w, void (*act)(struct worker *w, void *argument), void *argument)
 {
-	struct worker_sync sync = { .job.act = worker_call_act, .act = act, .argument = argument,
-		.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER };
+	struct worker_sync sync = { .job.act = worker_call_act,
+		.act = act,
+		.argument = argument,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.done = PTHREAD_COND_INITIALIZER };
 
 	worker_post(w, &sync.job);
 	pthread_mutex_lock(&sync.lock);

@@ -28,8 +28,8 @@ struct worker {
 	struct loop loop;
 	pthread_t thread;
 	uint32_t index;
-	int cpu; /* bound to it, or -1 */
-	uint32_t flows; /* watched by the loop; the worker's thread only */
+	int cpu;	      /* bound to it, or -1 */
+	uint32_t flows;	      /* watched by the loop; the worker's thread only */
 	pthread_mutex_t lock; /* jobs */
 	struct worker_job *jobs, **jobs_end;
 	_Atomic bool has_jobs; /* for handlers that stay away from the loop for long */

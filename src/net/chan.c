@@ -12,7 +12,8 @@
 #define TCP_ZEROCOPY_RECEIVE 35
 #endif
 
-/* The kernel's struct of the same purpose; its header cannot be included beside libc's <netinet/tcp.h>. */
+/* The kernel's struct of the same purpose; its header cannot be included beside libc's
+ * <netinet/tcp.h>. */
 struct zerocopy_receive {
 	uint64_t address;
 	uint32_t length;	 /* in: of the mapping; out: mapped */
@@ -61,8 +62,8 @@ static ssize_t chan_recv_discard(struct chan *c, void *data, size_t length)
 	return n < 0 ? -errno : n;
 }
 
-/* Map what lies in whole pages, then read what does not. A mapping is given back at once: the bytes are counted,
- * not used, as a consumer that is done with them would do. */
+/* Map what lies in whole pages, then read what does not. A mapping is given back at once: the bytes
+ * are counted, not used, as a consumer that is done with them would do. */
 static ssize_t chan_recv_mapped(struct chan *c, void *data, size_t length)
 {
 	struct zerocopy_receive zc = { .address = (uint64_t)(uintptr_t)c->map,

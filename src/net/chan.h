@@ -2,10 +2,10 @@
 /* A channel: bytes between memory and one TCP connection, by one of several paths each way.
  *
  *	chan_init(&c, fd, CHAN_PLAIN, CHAN_MAPPED, buffer_bytes, e);
- *	n = c.send(&c, buffer, length, MSG_MORE);	never blocks: -EAGAIN when the connection is full
+ *	n = c.send(&c, buffer, length, MSG_MORE);	never blocks: -EAGAIN when it is full
  *	n = c.recv(&c, buffer, length);			0: the peer closed, -EAGAIN: nothing there
  *	if (events & EPOLLERR)
- *		ret = chan_error(&c);			reaps zero-copy completions; < 0: the connection broke
+ *		ret = chan_error(&c);			reaps completions; < 0: it broke
  *	chan_close(&c);
  *
  * The path is chosen once; the counters say which way the bytes really went. Not thread-safe.

@@ -51,8 +51,8 @@ char *sock_addr_text(const struct sock_addr *addr, bool with_port, char buf[SOCK
 		inet_ntop(AF_INET, &in6->sin6_addr.s6_addr[12], host, sizeof(host));
 		v6 = false;
 	} else {
-		inet_ntop(v6 ? AF_INET6 : AF_INET, v6 ? (const void *)&in6->sin6_addr : &in4->sin_addr,
-			host, sizeof(host));
+		inet_ntop(v6 ? AF_INET6 : AF_INET,
+			v6 ? (const void *)&in6->sin6_addr : &in4->sin_addr, host, sizeof(host));
 	}
 	if (with_port)
 		snprintf(buf, SOCK_ADDR_TEXT, v6 ? "[%s]:%u" : "%s:%u", host, sock_addr_port(addr));
@@ -129,7 +129,8 @@ int sock_set_before(int fd, const struct sock_options *o, struct err *e)
 	if (!ret && o->debug)
 		ret = set_int(fd, SOL_SOCKET, SO_DEBUG, 1, "SO_DEBUG", e);
 	if (!ret && o->mark)
-		ret = set_int(fd, SOL_SOCKET, SO_MARK, (int)o->mark, "the mark (needs CAP_NET_ADMIN)", e);
+		ret = set_int(
+			fd, SOL_SOCKET, SO_MARK, (int)o->mark, "the mark (needs CAP_NET_ADMIN)", e);
 	if (!ret && o->reuse_address)
 		ret = set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR", e);
 	if (!ret && o->freebind)
@@ -137,7 +138,8 @@ int sock_set_before(int fd, const struct sock_options *o, struct err *e)
 	if (!ret && o->zerocopy)
 		ret = set_int(fd, SOL_SOCKET, SO_ZEROCOPY, 1, "zero copy", e);
 	if (!ret && o->busy_poll_us)
-		ret = set_int(fd, SOL_SOCKET, SO_BUSY_POLL, (int)o->busy_poll_us, "busy polling", e);
+		ret = set_int(
+			fd, SOL_SOCKET, SO_BUSY_POLL, (int)o->busy_poll_us, "busy polling", e);
 	if (!ret && o->no_delay)
 		ret = set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY", e);
 	if (!ret && o->reset_on_close &&
@@ -148,17 +150,19 @@ int sock_set_before(int fd, const struct sock_options *o, struct err *e)
 
 int sock_set_after(int fd, const struct sock_options *o, struct err *e)
 {
-	if (o->max_pacing_rate && setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &o->max_pacing_rate,
-					  sizeof(o->max_pacing_rate)) < 0)
+	if (o->max_pacing_rate && setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE,
+					  &o->max_pacing_rate, sizeof(o->max_pacing_rate)) < 0)
 		return err_set(e, errno, "cannot set the pacing rate: %m");
 	if (o->congestion_control &&
 		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, o->congestion_control,
 			(socklen_t)strlen(o->congestion_control)) < 0) {
-		err_set(e, errno, "cannot use congestion control \"%s\": %m", o->congestion_control);
+		err_set(e, errno, "cannot use congestion control \"%s\": %m",
+			o->congestion_control);
 		return err_hint(e, "see /proc/sys/net/ipv4/tcp_available_congestion_control");
 	}
 	if (o->tx_delay_us)
-		return set_int(fd, IPPROTO_TCP, TCP_TX_DELAY, (int)o->tx_delay_us, "the transmit delay", e);
+		return set_int(fd, IPPROTO_TCP, TCP_TX_DELAY, (int)o->tx_delay_us,
+			"the transmit delay", e);
 	return 0;
 }
 
@@ -179,9 +183,11 @@ int sock_listen(const struct sock_addr *addr, const struct sock_listen *how, str
 		goto close_fd;
 	if (bind(fd, (const struct sockaddr *)&addr->storage, addr->len) < 0 ||
 		listen(fd, how->backlog) < 0) {
-		ret = err_set(e, errno, "cannot listen on %s: %m", sock_addr_text(addr, true, text));
+		ret = err_set(
+			e, errno, "cannot listen on %s: %m", sock_addr_text(addr, true, text));
 		if (ret == -EADDRINUSE)
-			err_hint(e, "another program has this port: ss -tlnp shows which; choose others with -C and -P");
+			err_hint(e,
+				"another program has this port: ss -tlnp shows which; choose others with -C and -P");
 		goto close_fd;
 	}
 	return fd;
@@ -204,17 +210,21 @@ int sock_connect_start(const struct sock_addr *addr, const struct sock_addr *loc
 	if (ret)
 		goto close_fd;
 	if (local) {
-		/* Leave the port to connect(), which knows the whole four-tuple: ports do not run out. */
+		/* Leave the port to connect(), which knows the whole four-tuple: ports do not run
+		 * out. */
 		if (!sock_addr_port(local))
-			set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "late port choice", NULL);
+			set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "late port choice",
+				NULL);
 		if (bind(fd, (const struct sockaddr *)&local->storage, local->len) < 0) {
-			ret = err_set(e, errno, "cannot bind to %s: %m", sock_addr_text(local, true, text));
+			ret = err_set(e, errno, "cannot bind to %s: %m",
+				sock_addr_text(local, true, text));
 			goto close_fd;
 		}
 	}
 	if (connect(fd, (const struct sockaddr *)&addr->storage, addr->len) < 0 &&
 		errno != EINPROGRESS) {
-		ret = err_set(e, errno, "cannot connect to %s: %m", sock_addr_text(addr, true, text));
+		ret = err_set(
+			e, errno, "cannot connect to %s: %m", sock_addr_text(addr, true, text));
 		goto close_fd;
 	}
 	return fd;
@@ -232,8 +242,8 @@ int sock_connect_wait(int fd, const struct sock_addr *addr, uint64_t deadline_ns
 
 	ret = sock_wait(fd, POLLOUT, -1, deadline_ns);
 	if (ret < 0)
-		return err_set(e, -ret, "cannot connect to %s: %s", sock_addr_text(addr, true, text),
-			strerror(-ret));
+		return err_set(e, -ret, "cannot connect to %s: %s",
+			sock_addr_text(addr, true, text), strerror(-ret));
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &len) < 0)
 		why = errno;
 	if (why)
@@ -263,7 +273,8 @@ int sock_connect(const struct sock_addr *addr, const struct sock_addr *local,
 
 int sock_wait(int fd, short events, int second, uint64_t deadline_ns)
 {
-	struct pollfd set[2] = { { .fd = fd, .events = events }, { .fd = second, .events = POLLIN } };
+	struct pollfd set[2] = { { .fd = fd, .events = events },
+		{ .fd = second, .events = POLLIN } };
 
 	for (;;) {
 		uint64_t now_ns = clock_ns();
@@ -305,8 +316,8 @@ int sock_send_all(int fd, const void *data, size_t length, uint64_t deadline_ns,
 	return 0;
 }
 
-int sock_recv_all(int fd, void *data, size_t length, uint64_t deadline_ns, size_t *received,
-	struct err *e)
+int sock_recv_all(
+	int fd, void *data, size_t length, uint64_t deadline_ns, size_t *received, struct err *e)
 {
 	size_t have = 0;
 	int ret = 0;

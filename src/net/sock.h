@@ -6,8 +6,8 @@
  *	fd = sock_connect(&addr[0], NULL, &options, clock_ns() + 5 * NS_PER_S, e);
  *	sock_send_all(fd, message, sizeof(message), deadline_ns, e);
  *
- * Functions that make a socket return the descriptor or -errno. Descriptors are close-on-exec. Data sockets
- * stay in blocking mode: the data path says MSG_DONTWAIT where it must not sleep.
+ * Functions that make a socket return the descriptor or -errno. Descriptors are close-on-exec. Data
+ * sockets stay in blocking mode: the data path says MSG_DONTWAIT where it must not sleep.
  */
 #ifndef WEIR_NET_SOCK_H
 #define WEIR_NET_SOCK_H
@@ -27,7 +27,8 @@ struct sock_addr {
 	socklen_t len;
 };
 
-/* The addresses of a host, at most SOCK_ADDRS. NULL host: loopback, or any address when to_listen. */
+/* The addresses of a host, at most SOCK_ADDRS. NULL host: loopback, or any address when
+ * to_listen. */
 int sock_resolve(const char *host, const char *port, int family, bool to_listen,
 	struct sock_addr addr[SOCK_ADDRS], size_t *count, struct err *e);
 
@@ -35,7 +36,8 @@ int sock_resolve(const char *host, const char *port, int family, bool to_listen,
 char *sock_addr_text(const struct sock_addr *addr, bool with_port, char buf[SOCK_ADDR_TEXT]);
 uint16_t sock_addr_port(const struct sock_addr *addr);
 void sock_addr_set_port(struct sock_addr *addr, uint16_t port);
-/* Whether two addresses name the same host; an IPv4 address mapped into IPv6 equals the IPv4 address. */
+/* Whether two addresses name the same host; an IPv4 address mapped into IPv6 equals the IPv4
+ * address. */
 bool sock_addr_same_host(const struct sock_addr *a, const struct sock_addr *b);
 bool sock_addr_is_loopback(const struct sock_addr *addr);
 int sock_local(int fd, struct sock_addr *addr);
@@ -44,16 +46,16 @@ int sock_peer(int fd, struct sock_addr *addr);
 /* What a user may ask of a data socket. All zero: the system's defaults. */
 struct sock_options {
 	bool debug, freebind, reuse_address, no_delay, fast_open, zerocopy;
-	bool reset_on_close; /* SO_LINGER 0: no TIME_WAIT is left behind */
-	int64_t mark;	     /* SO_MARK */
-	int64_t tx_delay_us; /* TCP_TX_DELAY */
+	bool reset_on_close;	  /* SO_LINGER 0: no TIME_WAIT is left behind */
+	int64_t mark;		  /* SO_MARK */
+	int64_t tx_delay_us;	  /* TCP_TX_DELAY */
 	uint64_t max_pacing_rate; /* bytes/s */
 	const char *congestion_control;
 	int64_t busy_poll_us; /* SO_BUSY_POLL */
 };
 
-/* The options that must be set before connect or that a listener hands on, and those that follow. A setting
- * that the kernel refuses is an error that names it. */
+/* The options that must be set before connect or that a listener hands on, and those that follow. A
+ * setting that the kernel refuses is an error that names it. */
 int sock_set_before(int fd, const struct sock_options *options, struct err *e);
 int sock_set_after(int fd, const struct sock_options *options, struct err *e);
 
@@ -71,14 +73,14 @@ int sock_connect_wait(int fd, const struct sock_addr *addr, uint64_t deadline_ns
 int sock_connect(const struct sock_addr *addr, const struct sock_addr *local,
 	const struct sock_options *options, uint64_t deadline_ns, struct err *e);
 
-/* Wait until fd (or the second one, when it is not negative) is ready for events. 1: fd is, 2: the second is,
- * -ETIMEDOUT. Sets no words: the caller knows what it waited for. */
+/* Wait until fd (or the second one, when it is not negative) is ready for events. 1: fd is, 2: the
+ * second is, -ETIMEDOUT. Sets no words: the caller knows what it waited for. */
 int sock_wait(int fd, short events, int second, uint64_t deadline_ns);
 
-/* Exactly length bytes, or an error: -ETIMEDOUT, -ECONNRESET, -EPIPE when the peer closed (received says
- * how much had come; may be NULL). */
+/* Exactly length bytes, or an error: -ETIMEDOUT, -ECONNRESET, -EPIPE when the peer closed (received
+ * says how much had come; may be NULL). */
 int sock_send_all(int fd, const void *data, size_t length, uint64_t deadline_ns, struct err *e);
-int sock_recv_all(int fd, void *data, size_t length, uint64_t deadline_ns, size_t *received,
-	struct err *e);
+int sock_recv_all(
+	int fd, void *data, size_t length, uint64_t deadline_ns, size_t *received, struct err *e);
 
 #endif

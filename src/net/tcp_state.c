@@ -69,8 +69,10 @@ void tcp_limits_between(const struct tcp_state *before, const struct tcp_state *
 {
 	double elapsed_us = elapsed_ns ? (double)elapsed_ns / 1e3 : 1;
 	double busy = share(after->busy_us, before->busy_us, elapsed_us);
-	double window = share(after->receive_window_limited_us, before->receive_window_limited_us, elapsed_us);
-	double buffer = share(after->send_buffer_limited_us, before->send_buffer_limited_us, elapsed_us);
+	double window = share(
+		after->receive_window_limited_us, before->receive_window_limited_us, elapsed_us);
+	double buffer =
+		share(after->send_buffer_limited_us, before->send_buffer_limited_us, elapsed_us);
 	double rest = busy - window - buffer;
 	double rate = (double)sent_bytes / elapsed_us * 1e6;
 	bool paced = after->max_pacing_bytes_per_s && after->max_pacing_bytes_per_s != UINT64_MAX &&

@@ -434,8 +434,8 @@ int host_system_time(uint64_t *ns)
 	ret = sys_read_head(line, sizeof(line), "/proc/stat");
 	if (ret)
 		return ret;
-	if (sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &iowait, &irq,
-		    &softirq) != 7)
+	if (sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
+		    &iowait, &irq, &softirq) != 7)
 		return -EINVAL;
 	*ns = (system + irq + softirq) * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
 	return 0;

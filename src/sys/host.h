@@ -51,7 +51,8 @@ const char *host_facts_get(const struct host_facts *facts, const char *name);
 int host_facts_add(struct host_facts *facts, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* CPU time that the whole machine has spent in the kernel: system, interrupts and soft interrupts. 0 or -errno. */
+/* CPU time that the whole machine has spent in the kernel: system, interrupts and soft interrupts.
+ * 0 or -errno. */
 int host_system_time(uint64_t *ns);
 
 #endif
