@@ -100,7 +100,9 @@ void opt_emit(const struct opt *opt, const void *from, const char *key, struct o
 void opt_help(const struct opt_table *t, struct out *o);
 void opt_scdoc(const struct opt_table *t, struct out *o);
 
-/* A bash completion script for "weir" with these subcommands. */
-void opt_completion(const struct opt_table *const *tables, size_t count, struct out *o);
+/* A bash completion script for "weir": all its commands (ends in NULL), and the options of those
+ * that have a table. */
+void opt_completion(const struct opt_table *const *tables, size_t count,
+	const char *const *commands, struct out *o);
 
 #endif

@@ -128,7 +128,8 @@ void opt_scdoc(const struct opt_table *t, struct out *o)
 	}
 }
 
-void opt_completion(const struct opt_table *const *tables, size_t count, struct out *o)
+void opt_completion(const struct opt_table *const *tables, size_t count,
+	const char *const *commands, struct out *o)
 {
 	out_text(o, "# bash completion for weir, made from its option tables\n_weir()\n{\n"
 		    "\tlocal cur=${COMP_WORDS[COMP_CWORD]} words\n\tcase ${COMP_WORDS[1]} in\n");
@@ -140,8 +141,8 @@ void opt_completion(const struct opt_table *const *tables, size_t count, struct 
 		out_text(o, "\" ;;\n");
 	}
 	out_text(o, "\t*) words=\"--help --version");
-	for (size_t i = 0; i < count; i++)
-		out_text(o, " %s", tables[i]->command);
+	for (; *commands; commands++)
+		out_text(o, " %s", *commands);
 	out_text(o, "\" ;;\n\tesac\n\tif [ \"$COMP_CWORD\" = 1 ] || [ \"${cur:0:1}\" = - ]; then\n"
 		    "\t\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
 		    "\telse\n\t\tmapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n\tfi\n}\n"

@@ -21,6 +21,9 @@ int cmd_help(int argc, char **argv);
 /* weir alone: what this host looks like, and what to try next. */
 int cmd_here(void);
 
+/* main.c: all commands, ends in NULL. */
+const char *const *command_names(void);
+
 /* traffic.c: any of the three workloads; as_neper: called by a link of neper's name, with its
  * defaults. */
 int traffic_main(enum workload w, bool as_neper, int argc, char **argv);

@@ -16,7 +16,7 @@ int cmd_help(int argc, char **argv)
 		tables[w] = &flow_option_table[w];
 	out_init(&o, stdout, OUT_TEXT);
 	if (argc == 2 && !strcmp(argv[1], "--completion")) {
-		opt_completion(tables, WORKLOADS, &o);
+		opt_completion(tables, WORKLOADS, command_names(), &o);
 		return STATUS_GOOD;
 	}
 	for (int w = 0; (argc == 2 || scdoc) && w < WORKLOADS; w++) {

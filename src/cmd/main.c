@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* weir: one table of commands, nothing else. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,15 @@ static const struct {
 	{ "demo", cmd_demo, "all of them on this machine, in a few seconds" },
 	{ "help", cmd_help, "the options of a command" },
 };
+
+const char *const *command_names(void)
+{
+	static const char *names[sizeof(commands) / sizeof(commands[0]) + 1];
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		names[i] = commands[i].name;
+	return names;
+}
 
 /* neper's programs, by whose names weir may be called. */
 static const char *const neper_names[WORKLOADS] = { "tcp_stream", "tcp_rr", "tcp_crr" };
@@ -44,17 +54,11 @@ static void raise_descriptor_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
 	const char *slash = argc ? strrchr(argv[0], '/') : NULL;
 	const char *called = slash ? slash + 1 : argc ? argv[0] : "weir";
-	struct err e = { 0 };
 
-	raise_descriptor_limit();
-	if (sys_set_root(getenv("WEIR_SYSROOT"), &e)) {
-		log_error_err(&e);
-		return STATUS_USAGE;
-	}
 	for (int w = 0; w < WORKLOADS; w++)
 		if (!strcmp(called, neper_names[w]))
 			return traffic_main((enum workload)w, true, argc, argv);
@@ -74,4 +78,22 @@ int main(int argc, char **argv)
 	log_error("there is no command \"%s\"", argv[1]);
 	usage(stderr);
 	return STATUS_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	struct err e = { 0 };
+	int status;
+
+	raise_descriptor_limit();
+	if (sys_set_root(getenv("WEIR_SYSROOT"), &e)) {
+		log_error_err(&e);
+		return STATUS_USAGE;
+	}
+	status = dispatch(argc, argv);
+	if ((fflush(stdout) || ferror(stdout)) && status == STATUS_GOOD) {
+		log_error("cannot write to standard output: %s", strerror(errno));
+		status = STATUS_FAILED;
+	}
+	return status;
 }

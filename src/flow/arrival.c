@@ -109,6 +109,10 @@ static void arrival_weir(
 			continue;
 		if (p->flow >= s->run.flow_count)
 			break;
+		/* A token is good for as many connections as were agreed. */
+		if (s->seen[p->flow] && server->workload != WORKLOAD_CRR)
+			break;
+		s->seen[p->flow] = true;
 		known = true;
 		arrival_give(here, session_lane(s, here, p->flow), fd, p->flow, 0);
 	}

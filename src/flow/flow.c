@@ -130,9 +130,14 @@ void flow_sock_options(const struct flow_options *o, bool client, struct sock_op
 
 static void flow_enliven(struct flow *f)
 {
+	struct run *r = f->lane->run;
+
 	f->alive = true;
 	f->lane->live++;
-	f->lane->run->live++;
+	r->live++;
+	/* At a crr server flows come and go: that none is there means nothing. */
+	if (r->client || r->workload != WORKLOAD_CRR)
+		r->arrived++;
 }
 
 int flow_attach(struct flow *f, int fd, struct err *e)
@@ -372,8 +377,6 @@ int lane_adopt(struct lane *l, int fd, uint32_t id, uint64_t early_bytes, struct
 		close(fd);
 		return ret;
 	}
-	if (l->run->workload != WORKLOAD_CRR)
-		l->run->arrived++;
 	f->counts.rx_bytes = early_bytes;
 	f->got = early_bytes;
 	/* neper's server sends as soon as there is somebody to send to. */
@@ -422,7 +425,7 @@ void flow_complete(struct flow *f, const struct rr_request *request, uint64_t no
 
 	f->counts.transactions++;
 	hist_record(l->interval, latency_ns);
-	if (l->service)
+	if (l->service && !l->finished)
 		hist_record(l->service, now_ns - request->sent_ns);
 	if (f->interval_latency)
 		hist_record(f->interval_latency, latency_ns);

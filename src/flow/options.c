@@ -225,11 +225,29 @@ static int check_conflicts(const struct flow_options *o, enum workload w, struct
 	return 0;
 }
 
+static int check_cpus(const char *list, struct err *e)
+{
+	struct cpus wanted, allowed;
+	char text[128];
+
+	if (cpus_parse(&wanted, list, e))
+		return err_prefix(e, "--cpus");
+	if (!wanted.count)
+		return err_set(e, EINVAL, "--cpus \"%s\" names no CPU", list);
+	if (cpus_allowed(&allowed, e))
+		return -e->code;
+	for (int i = 0; i < wanted.count; i++)
+		if (!cpus_has(&allowed, cpus_nth(&wanted, i)))
+			return err_set(e, EINVAL,
+				"--cpus %s: this process may not run on CPU %d, only on %s", list,
+				cpus_nth(&wanted, i), cpus_format(&allowed, text, sizeof(text)));
+	return 0;
+}
+
 int flow_options_check(
 	struct flow_options *o, enum workload w, const struct opt_given *given, struct err *e)
 {
 	struct units_rate unit;
-	struct cpus cpus;
 	int ret;
 
 	ret = check_conflicts(o, w, e);
@@ -237,14 +255,12 @@ int flow_options_check(
 		ret = err_set(e, EINVAL, "--wait-start is for the client (-c)");
 	if (!ret && o->percentiles)
 		ret = percentiles_parse(o, o->percentiles, e);
-	if (!ret && o->throughput_opt)
-		ret = units_rate_lookup(o->throughput_opt, 1, &unit, e);
+	if (!ret && o->throughput_opt && units_rate_lookup(o->throughput_opt, 1, &unit, e))
+		ret = err_prefix(e, "--throughput-opt");
 	if (!ret && o->cpus)
-		ret = cpus_parse(&cpus, o->cpus, e);
+		ret = check_cpus(o->cpus, e);
 	if (ret)
 		return ret;
-	if (o->cpus && !cpus.count)
-		return err_set(e, EINVAL, "--cpus \"%s\" names no CPU", o->cpus);
 	if (o->json)
 		o->format = FORMAT_JSON;
 	if (o->memory != MEMORY_HOST)

@@ -192,7 +192,8 @@ static void collect_flow(
 	out->id = f->id;
 	out->thread = l->index;
 	out->error = f->error;
-	out->counts = f->counts;
+	/* As of the last sample: the flow may have gone on. */
+	out->counts = f->samples ? f->samples[l->sample_count - 1].counts : f->counts;
 	counts_subtract(&out->counts, &f->base);
 	out->tcp = f->tcp_end;
 	out->tcp.retransmits -= f->tcp_begin.retransmits;

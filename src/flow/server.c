@@ -243,6 +243,25 @@ static int server_listen(struct server *s, struct err *e)
 	return fd;
 }
 
+/* Workers share the data ports among each other, and would share them with another server as well:
+ * see that nobody has them. */
+static int server_claim_ports(const struct server *s, struct err *e)
+{
+	struct sock_listen alone = { .backlog = 1, .freebind = s->options->freebind };
+
+	for (int64_t i = 0; i < s->options->num_ports; i++) {
+		struct sock_addr addr = s->address;
+		int fd;
+
+		sock_addr_set_port(&addr, (uint16_t)(s->options->port + i));
+		fd = sock_listen(&addr, &alone, e);
+		if (fd < 0)
+			return fd;
+		close(fd);
+	}
+	return 0;
+}
+
 static int server_open(struct server *s, struct err *e)
 {
 	struct worker **first;
@@ -255,6 +274,8 @@ static int server_open(struct server *s, struct err *e)
 	ret = loop_add(&s->loop, &s->listener, fd, EPOLLIN, server_accept, e);
 	if (!ret && s->events->stop_fd >= 0)
 		ret = loop_add(&s->loop, &s->stop, s->events->stop_fd, EPOLLIN, server_stop, e);
+	if (!ret)
+		ret = server_claim_ports(s, e);
 	/* The data ports are open before the first client is answered. */
 	if (!ret)
 		ret = server_workers(s, 1, &first, &count, e);

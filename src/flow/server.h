@@ -43,7 +43,7 @@ struct server {
 struct session {
 	struct server *server;
 	struct session *next;
-	bool neper, open;
+	bool neper, open, refused;
 	int control[SERVER_MEMBERS_MAX]; /* one for each client; a weir session has one */
 	struct sock_addr peer[SERVER_MEMBERS_MAX];
 	uint32_t members, members_wanted;
@@ -57,6 +57,7 @@ struct session {
 	uint64_t heard_ns, ticked_ns;
 	uint32_t intervals_told;
 	uint32_t failed; /* neper clients that vanished */
+	bool *seen;	 /* flows that have come, by number */
 };
 
 /* session.c: takes control over. */

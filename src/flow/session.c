@@ -150,12 +150,21 @@ static uint64_t session_nap_ns(const struct session *s)
 
 /* weir's protocol */
 
-static int session_refuse(struct session *s, const struct err *e)
+/* Before the run: the client is told why, unless it was refused already, and so is our user. */
+static void session_give_up(struct session *s, const struct err *e)
 {
 	char text[SOCK_ADDR_TEXT];
 
+	if (!s->refused)
+		control_abort(s->control[0], e->what);
+	log_warn("%s %s: %s", s->refused ? "refused" : "gave up",
+		sock_addr_text(&s->peer[0], true, text), e->what);
+}
+
+static int session_refuse(struct session *s, const struct err *e)
+{
+	s->refused = true;
 	wire_send(s->control[0], WIRE_REFUSE, e->what, strlen(e->what), soon(), NULL);
-	log_warn("refused %s: %s", sock_addr_text(&s->peer[0], true, text), e->what);
 	return -e->code;
 }
 
@@ -177,6 +186,10 @@ static int session_agree(struct session *s, struct err *e)
 		ret = session_prepare(s, (uint32_t)s->options.num_threads, e);
 	if (!ret)
 		ret = wire_token_make(s->run.token, e);
+	if (!ret) {
+		s->seen = calloc(s->run.flow_count, 1);
+		ret = s->seen ? 0 : err_set(e, ENOMEM, "no memory for %u flows", s->run.flow_count);
+	}
 	if (ret)
 		return session_refuse(s, e);
 	s->run.tokens = true;
@@ -251,21 +264,24 @@ static int session_hear(struct session *s, struct err *e)
 static int session_watch(struct session *s, struct err *e)
 {
 	struct pollfd set[3];
+	uint64_t alive_ns;
 	int ret = 0;
 
-	s->heard_ns = s->ticked_ns = clock_ns();
+	s->heard_ns = s->ticked_ns = alive_ns = clock_ns();
 	while (!ret) {
 		uint64_t now_ns;
 
 		session_poll(s, set, 1, NULL, session_nap_ns(s));
 		now_ns = clock_ns();
 		session_tell_intervals(s);
-		if (set[2].revents) {
-			control_abort(s->control[0], "the server was stopped");
+		if (set[2].revents)
 			return err_set(e, EINTR, "the server was stopped");
-		}
 		if (set[0].revents)
 			ret = session_hear(s, e);
+		if (s->run.live || s->server->workload == WORKLOAD_CRR)
+			alive_ns = now_ns;
+		else if (!ret && now_ns > alive_ns + END_GRACE_NS)
+			ret = err_set(e, ECONNRESET, "all flows of the client ended early");
 		if (!ret && now_ns > s->heard_ns + CONTROL_TIMEOUT_NS)
 			ret = err_set(e, ETIMEDOUT, "the client has been silent for %.0f s",
 				(double)(now_ns - s->heard_ns) / 1e9);
@@ -313,7 +329,7 @@ static int session_send_result(struct session *s, struct err *e)
 static void session_weir(struct session *s)
 {
 	struct neper_message ack = {
-		.magic = s->hello.magic, .type = NEPER_ACK, .remote_rate = WIRE_MARK
+		.magic = (int32_t)s->options.magic, .type = NEPER_ACK, .remote_rate = WIRE_MARK
 	};
 	struct err e = { 0 };
 	int ret;
@@ -321,12 +337,10 @@ static void session_weir(struct session *s)
 	ret = neper_send(s->control[0], &ack, soon(), &e);
 	if (!ret)
 		ret = session_agree(s, &e);
-	if (ret)
-		return;
-	ret = session_gather(s, &e);
+	if (!ret)
+		ret = session_gather(s, &e);
 	if (ret) {
-		control_abort(s->control[0], e.what);
-		log_error_err(&e);
+		session_give_up(s, &e);
 		return;
 	}
 	session_tell_started(s);
@@ -340,6 +354,8 @@ static void session_weir(struct session *s)
 		return;
 	if (!ret)
 		session_send_result(s, &e);
+	else
+		control_abort(s->control[0], e.what);
 	session_tell_over(s);
 }
 
@@ -348,7 +364,7 @@ static void session_weir(struct session *s)
 static void session_ack(struct session *s, uint32_t member)
 {
 	const struct flow_options *o = s->server->options;
-	struct neper_message ack = { .magic = s->hello.magic,
+	struct neper_message ack = { .magic = (int32_t)s->options.magic,
 		.type = NEPER_ACK,
 		.num_threads = (uint32_t)o->num_threads,
 		.num_flows = (uint32_t)o->num_flows,
@@ -365,7 +381,7 @@ static bool session_hear_done(struct session *s, uint32_t member, struct err *e)
 	int ret;
 
 	ret = neper_recv(s->control[member], &done, soon(), e);
-	if (!ret && (done.type != NEPER_DONE || done.magic != s->hello.magic))
+	if (!ret && (done.type != NEPER_DONE || done.magic != s->options.magic))
 		ret = err_set(
 			e, EPROTO, "a client's last message is not DONE (type %u)", done.type);
 	if (ret) {
@@ -440,7 +456,7 @@ static void session_neper(struct session *s)
 	session_neper_watch(s, &e);
 	session_shut(s);
 	if (!session_collect(s, &e)) {
-		struct neper_message bye = { .magic = s->hello.magic,
+		struct neper_message bye = { .magic = (int32_t)s->options.magic,
 			.type = NEPER_BYE,
 			.remote_rate = outcome_neper_rate(&s->outcome) };
 
@@ -461,6 +477,7 @@ static void session_free(struct session *s)
 	}
 	free(s->workers);
 	free(s->request);
+	free(s->seen);
 	free(s);
 }
 

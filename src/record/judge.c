@@ -15,6 +15,7 @@
 #define CPU_BOUND	   0.95
 #define UNFAIR		   0.8
 #define COPIED_SAID	   0.01
+#define MAPPED_EXPECTED	   0.5 /* of the bytes, with --rx-zerocopy */
 #define RETRANSMITS_SAID   0.001
 #define RATE_REACHED	   0.99
 
@@ -235,6 +236,27 @@ static void judge_zerocopy(struct record *rec, const struct figures *f)
 	}
 }
 
+/* Pages can be mapped when the payload lies in whole ones: that is up to the NIC's header split, or
+ * on loopback to the sender. */
+static void judge_mapped(struct record *rec, const struct figures *f)
+{
+	const struct end_result *end = rec->local;
+	uint64_t mapped = 0;
+	double share;
+
+	(void)f;
+	if (!rec->options->rx_zerocopy || !end->counts.rx_bytes)
+		return;
+	for (uint32_t i = 0; i < end->flow_count; i++)
+		mapped += end->flows[i].mapped_bytes;
+	share = (double)mapped / (double)end->counts.rx_bytes;
+	if (share < MAPPED_EXPECTED)
+		finding(rec, "rx_zerocopy_copied", FINDING_WARNING,
+			"%.0f %% of what was received was mapped, the rest copied: the payload does not "
+			"lie in whole pages (a NIC needs header split, a sender on loopback -Z)",
+			share * 100);
+}
+
 static void judge_retransmits(struct record *rec, const struct figures *f)
 {
 	for (int i = 0; i < f->part_count; i++) {
@@ -303,6 +325,7 @@ void record_judge(struct record *rec)
 		judge_fairness,
 		judge_retransmits,
 		judge_zerocopy,
+		judge_mapped,
 		judge_cpu,
 		judge_limits,
 		judge_samples,

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mem/pattern.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REFERENCE_MIN ((size_t)64 << 10)
+
+/* splitmix64 by position: any word of the cycle, without those before it. */
+static uint64_t seeded_word(uint64_t seed, uint64_t index)
+{
+	uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+	z = (z ^ z >> 27) * 0x94d049bb133111eb;
+	return z ^ z >> 31;
+}
+
+static void make_cycle(struct pattern *p)
+{
+	if (p->kind == PATTERN_PUBLISHED) {
+		for (size_t i = 0; i < p->cycle_bytes; i++)
+			p->reference[i] = (unsigned char)(i % 111 + 1);
+		return;
+	}
+	for (size_t i = 0; i < p->cycle_bytes; i += sizeof(uint64_t)) {
+		/* The same bytes on both ends, whatever their byte order. */
+		uint64_t word = htole64(seeded_word(p->seed, i / sizeof(word)));
+		size_t left = p->cycle_bytes - i;
+
+		memcpy(p->reference + i, &word, left < sizeof(word) ? left : sizeof(word));
+	}
+}
+
+int pattern_init(
+	struct pattern *p, enum pattern_kind kind, uint64_t seed, size_t cycle_bytes, struct err *e)
+{
+	size_t cycles = 1;
+
+	memset(p, 0, sizeof(*p));
+	if (!cycle_bytes || cycle_bytes > PATTERN_CYCLE_MAX) {
+		err_set(e, EINVAL, "a pattern cannot repeat every %zu bytes", cycle_bytes);
+		return err_hint(e, "choose a buffer of 1 byte to 1 GiB");
+	}
+	if (cycle_bytes < REFERENCE_MIN)
+		cycles = (REFERENCE_MIN + cycle_bytes - 1) / cycle_bytes;
+	p->kind = kind;
+	p->seed = kind == PATTERN_SEEDED ? seed : 0;
+	p->cycle_bytes = cycle_bytes;
+	p->reference_bytes = cycles * cycle_bytes;
+	p->reference = malloc(p->reference_bytes);
+	if (!p->reference) {
+		err_set(e, ENOMEM, "no memory for a pattern of %zu bytes", p->reference_bytes);
+		return err_hint(e, "choose a smaller buffer");
+	}
+	make_cycle(p);
+	for (size_t i = 1; i < cycles; i++)
+		memcpy(p->reference + i * cycle_bytes, p->reference, cycle_bytes);
+	return 0;
+}
+
+void pattern_free(struct pattern *p)
+{
+	free(p->reference);
+	p->reference = NULL;
+}
+
+void pattern_fill(const struct pattern *p, void *to, size_t bytes, uint64_t position)
+{
+	size_t at = position % p->reference_bytes;
+	char *next = to;
+
+	while (bytes) {
+		size_t run = p->reference_bytes - at;
+
+		if (run > bytes)
+			run = bytes;
+		memcpy(next, p->reference + at, run);
+		next += run;
+		bytes -= run;
+		at = 0;
+	}
+}
+
+static size_t first_difference(const unsigned char *a, const unsigned char *b)
+{
+	size_t i = 0;
+
+	while (a[i] == b[i])
+		i++;
+	return i;
+}
+
+bool pattern_check(const struct pattern *p, const void *data, size_t bytes, uint64_t position,
+	struct pattern_mismatch *m)
+{
+	size_t at = position % p->reference_bytes, done = 0;
+	const unsigned char *found = data;
+
+	while (done < bytes) {
+		const unsigned char *expected = p->reference + at;
+		size_t run = p->reference_bytes - at, wrong;
+
+		if (run > bytes - done)
+			run = bytes - done;
+		if (memcmp(found + done, expected, run)) {
+			wrong = first_difference(found + done, expected);
+			if (m)
+				*m = (struct pattern_mismatch){ done + wrong, expected[wrong],
+					found[done + wrong] };
+			return true;
+		}
+		done += run;
+		at = 0;
+	}
+	return false;
+}
