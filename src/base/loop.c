@@ -238,13 +238,16 @@ static int loop_look(struct loop *l)
 
 static int loop_spin(struct loop *l)
 {
-	uint64_t until_ns = clock_ns() + l->spin.limit_ns;
-	int count;
+	uint64_t until_ns;
+	int count = loop_look(l);
 
+	if (count) /* it was there already: nothing to learn */
+		return count;
+	until_ns = clock_ns() + l->spin.limit_ns;
 	do {
 		count = loop_look(l);
 	} while (!count && clock_ns() < until_ns && clock_ns() < loop_next_due_ns(l));
-	spin_learn(&l->spin, count > 0);
+	spin_learn(&l->spin, count > 0 && clock_ns() < until_ns);
 	return count;
 }
 

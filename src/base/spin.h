@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Whether to look again for a while before going to sleep.
  *
- *	if (spin_worth(&s)) {
+ *	found = look();
+ *	if (!found && spin_worth(&s)) {
  *		uint64_t until_ns = clock_ns() + s.limit_ns;
  *		do
  *			found = look();
  *		while (!found && clock_ns() < until_ns);
- *		spin_learn(&s, found);
+ *		spin_learn(&s, found && clock_ns() < until_ns);
  *	}
  *	if (!found)
  *		sleep_until_there_is_something();
@@ -14,7 +15,8 @@
  * To wake a sleeping CPU takes microseconds, on a virtual machine tens of them: more than the
  * answer itself on a short path. But spinning is a loss when the answer takes longer, or when the
  * one who should answer wants this very CPU. So it is tried while it succeeds, and given up, but
- * for a rare trial, when it does not.
+ * for a rare trial, when it does not. What is found at the first look tells nothing, and what is
+ * found late was found because this thread was put aside for the other.
  */
 #ifndef WEIR_BASE_SPIN_H
 #define WEIR_BASE_SPIN_H
@@ -22,31 +24,36 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SPIN_CREDIT_MAX	 16
-#define SPIN_TRIAL_WAITS 1024 /* without credit, one wait in so many is a trial */
+#include "base/clock.h"
+
+#define SPIN_CREDIT_MAX 16
+#define SPIN_TRIAL_NS	(10 * NS_PER_MS) /* without credit, one wait in so long is a trial */
 
 struct spin {
-	uint64_t limit_ns;  /* 0: never */
-	int credit;	    /* successes weigh one, failures four */
-	unsigned int waits; /* since the last trial */
+	uint64_t limit_ns; /* 0: never */
+	int credit;	   /* successes weigh one, failures four */
+	uint64_t trial_ns; /* when the next trial is due */
 };
 
 static inline void spin_init(struct spin *s, uint64_t limit_ns)
 {
 	s->limit_ns = limit_ns;
 	s->credit = SPIN_CREDIT_MAX / 2;
-	s->waits = 0;
+	s->trial_ns = 0;
 }
 
 static inline bool spin_worth(struct spin *s)
 {
+	uint64_t now_ns;
+
 	if (!s->limit_ns)
 		return false;
 	if (s->credit > 0)
 		return true;
-	if (++s->waits < SPIN_TRIAL_WAITS)
+	now_ns = clock_ns();
+	if (now_ns < s->trial_ns)
 		return false;
-	s->waits = 0;
+	s->trial_ns = now_ns + SPIN_TRIAL_NS;
 	return true;
 }
 

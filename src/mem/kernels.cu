@@ -3,7 +3,7 @@
  *
  *	nvcc -arch=compute_75 -ptx -O3 -o - src/mem/kernels.cu | sed \
  *		-e '1i // SPDX-License-Identifier: BSD-3-Clause' \
- *		-e 's/^\.version .*' '/.version 6.3/' > src/mem/kernels.ptx
+ *		-e 's/^\.version .*$/.version 6.3/' > src/mem/kernels.ptx
  *	ptxas -arch=sm_75 -o /dev/null src/mem/kernels.ptx
  *
  * nvcc stamps its own version on the text, and a driver refuses what is newer than itself. Nothing
@@ -162,54 +162,67 @@ DEVICE void report(u64 *first, u64 place, u8 found)
 		atomicMin(first, key);
 }
 
-DEVICE void report_word(u64 *first, u64 place, uint4 found, uint4 wanted)
-{
-	u32 f[4] = { found.x, found.y, found.z, found.w };
-	u32 w[4] = { wanted.x, wanted.y, wanted.z, wanted.w };
-
-	for (u32 i = 0; i < 16; i++) {
-		u8 byte = (u8)(f[i / 4] >> i % 4 * 8);
-
-		if (byte != (u8)(w[i / 4] >> i % 4 * 8)) {
-			report(first, place + i, byte);
-			return;
-		}
-	}
-}
-
 DEVICE u32 differ(uint4 a, uint4 b)
 {
 	return (a.x ^ b.x) | (a.y ^ b.y) | (a.z ^ b.z) | (a.w ^ b.w);
 }
 
-/* The reference stays in the cache, what is checked need not. */
-DEVICE void check_words(const uint4 *data, const uint4 *wanted, u32 words, u32 skew, u32 lane,
-	u64 place, u64 *first)
+/* The lane's first word that differs, or words. The reference stays in the cache, what is checked
+ * need not. */
+DEVICE u32 compare_words(const uint4 *data, const uint4 *wanted, u32 words, u32 lane)
 {
-	for (u32 i = lane; i < words; i += LANES * IN_FLIGHT) {
-		uint4 v[IN_FLIGHT];
+	u32 wrong = words;
 
-		UNROLLED for (u32 j = 0; j < IN_FLIGHT; j++)
+	for (u32 i = lane; i < words; i += LANES * (IN_FLIGHT / 2)) {
+		uint4 v[IN_FLIGHT / 2];
+
+		UNROLLED for (u32 j = 0; j < IN_FLIGHT / 2; j++)
 			if (i + j * LANES < words)
 				v[j] = __ldcs(data + i + j * LANES);
-		UNROLLED for (u32 j = 0; j < IN_FLIGHT; j++) {
-			u32 k = i + j * LANES;
-			uint4 w;
-
-			if (k >= words)
-				break;
-			w = skew ? skewed_word(wanted, k, skew) : wanted[k];
-			if (differ(v[j], w))
-				report_word(first, place + (u64)k * 16, v[j], w);
-		}
+		UNROLLED for (u32 j = 0; j < IN_FLIGHT / 2; j++)
+			if (i + j * LANES < words && differ(v[j], wanted[i + j * LANES]))
+				wrong = smaller(wrong, i + j * LANES);
 	}
+	return wrong;
+}
+
+DEVICE u32 compare_words_skewed(
+	const uint4 *data, const uint4 *wanted, u32 words, u32 skew, u32 lane)
+{
+	u32 wrong = words;
+
+	for (u32 i = lane; i < words; i += LANES * (IN_FLIGHT / 2)) {
+		uint4 v[IN_FLIGHT / 2];
+
+		UNROLLED for (u32 j = 0; j < IN_FLIGHT / 2; j++)
+			if (i + j * LANES < words)
+				v[j] = __ldcs(data + i + j * LANES);
+		UNROLLED for (u32 j = 0; j < IN_FLIGHT / 2; j++)
+			if (i + j * LANES < words &&
+				differ(v[j], skewed_word(wanted, i + j * LANES, skew)))
+				wrong = smaller(wrong, i + j * LANES);
+	}
+	return wrong;
+}
+
+/* The first wrong byte of a word that differs. One that has changed since is reported all the
+ * same, by its first byte. */
+DEVICE void report_word(const u8 *data, const u8 *wanted, u64 place, u64 *first)
+{
+	u32 i = 0;
+
+	while (i < 15 && data[i] == wanted[i])
+		i++;
+	if (data[i] == wanted[i])
+		i = 0;
+	report(first, place + i, data[i]);
 }
 
 DEVICE void check_piece(
 	const u8 *data, const u8 *wanted, u32 bytes, u32 lane, u64 place, u64 *first)
 {
 	u32 head = smaller(-misalignment(data) & 15, bytes);
-	u32 words, skew, tail;
+	u32 words, skew, wrong, tail;
 
 	if (lane < head && data[lane] != wanted[lane])
 		report(first, place + lane, data[lane]);
@@ -219,8 +232,13 @@ DEVICE void check_piece(
 	bytes -= head;
 	words = bytes / 16;
 	skew = misalignment(wanted);
-	check_words((const uint4 *)data, (const uint4 *)(wanted - skew), words, skew, lane, place,
-		first);
+	if (!skew)
+		wrong = compare_words((const uint4 *)data, (const uint4 *)wanted, words, lane);
+	else
+		wrong = compare_words_skewed((const uint4 *)data, (const uint4 *)(wanted - skew),
+			words, skew, lane);
+	if (wrong < words)
+		report_word(data + wrong * 16, wanted + wrong * 16, place + wrong * 16, first);
 	tail = words * 16 + lane;
 	if (tail < bytes && data[tail] != wanted[tail])
 		report(first, place + tail, data[tail]);
