@@ -14,6 +14,7 @@ const char *const workload_name[WORKLOADS] = { "stream", "rr", "crr" };
 static const char *const format_choices[] = { "table", "json", "kv", NULL };
 static const char *const protocol_choices[] = { "auto", "neper", "weir", NULL };
 static const char *const memory_choices[] = { "host", NULL };
+static const char *const validate_choices[] = { "no", "published", "seeded", NULL };
 
 #define FIELD(type, field) OPT_FIELD(type, struct flow_options, field)
 #define FLAG(field)	   FIELD(OPT_BOOL, field)
@@ -59,6 +60,9 @@ static const struct opt options[] = {
 	{ .name = "enable-tcp-maerts", .letter = 'M', FLAG(enable_tcp_maerts), .only = FOR_STREAM, .help = "the server sends, the client receives" },
 	{ .name = "split-bidir", FLAG(split_bidir), .only = FOR_STREAM, .help = "both directions, each on flows of its own (twice as many)" },
 	{ .name = "mem", FIELD(OPT_CHOICE, memory), .arg = "KIND", .initial = "host", .choices = memory_choices, .help = "memory to send from and receive into" },
+	{ .name = "validate", FIELD(OPT_CHOICE, validate), .arg = "PATTERN", .initial = "no", .implied = "seeded", .choices = validate_choices, .only = FOR_STREAM, .help = "send a pattern and check every byte received, by its position in the stream" },
+	{ .name = "validate-cycle", FIELD(OPT_SIZE, validate_cycle), .arg = "BYTES", .initial = "0", .max = 1 << 30, .only = FOR_STREAM, .help = "length after which the pattern repeats; 0: the buffer size" },
+	{ .name = "tcpd-validate", FLAG(tcpd_validate), .only = FOR_STREAM, .help = "the same as --validate=published" },
 	{ .name = "rate", FIELD(OPT_NUMBER, rate), .arg = "N", .initial = "0", .min = 0, .max = 1e12, .kv_format = "%g", .only = RR_OR_CRR, .help = "open loop: N transactions per second over all flows, begun on schedule whether or not the last has ended; latency counts from the intended start (0: closed loop)" },
 	{ .name = "outstanding", FIELD(OPT_INT, outstanding), .arg = "N", .initial = "1", .min = 1, .max = 4096, .only = FOR_RR, .help = "requests under way on each flow" },
 	{ .name = "delay", .letter = 'D', FIELD(OPT_DURATION, delay), .arg = "TIME", .initial = "0", .unit = "ns", .only = FOR_STREAM | FOR_RR, .help = "time between the starts of two sends of a flow, on an absolute schedule (ns, us, ms, s)" },
@@ -192,6 +196,9 @@ static int check_conflicts(const struct flow_options *o, enum workload w, struct
 	}
 	if (o->skip_rx_copy && o->rx_zerocopy)
 		return err_set(e, EINVAL, "--skip-rx-copy and --rx-zerocopy exclude each other");
+	if (o->validate && (o->skip_rx_copy || o->rx_zerocopy))
+		return err_set(e, EINVAL,
+			"--validate looks at every byte: it excludes --skip-rx-copy and --rx-zerocopy");
 	if (o->local_hosts && !o->client)
 		return err_set(e, EINVAL, "--local-hosts is for the client (-c)");
 	if (o->local_hosts && o->source_port > 0)
@@ -250,6 +257,10 @@ int flow_options_check(
 	struct units_rate unit;
 	int ret;
 
+	if (o->tcpd_validate && !o->validate)
+		o->validate = VALIDATE_PUBLISHED;
+	if (o->validate && !o->validate_cycle)
+		o->validate_cycle = o->buffer_size;
 	ret = check_conflicts(o, w, e);
 	if (!ret && o->wait_start && !o->client)
 		ret = err_set(e, EINVAL, "--wait-start is for the client (-c)");
@@ -303,6 +314,8 @@ static const struct agreed {
 	{ "enable-tcp-maerts", true },
 	{ "split-bidir", true },
 	{ "mem", true },
+	{ "validate", true },
+	{ "validate-cycle", true },
 	{ "wait-start", false },
 	{ "num-flows", false },
 	{ "num-threads", false },

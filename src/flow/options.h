@@ -25,6 +25,7 @@ extern const char *const workload_name[WORKLOADS]; /* "stream", "rr", "crr" */
 enum flow_format { FORMAT_TABLE, FORMAT_JSON, FORMAT_KV };
 enum flow_protocol { PROTOCOL_AUTO, PROTOCOL_NEPER, PROTOCOL_WEIR };
 enum flow_memory { MEMORY_HOST };
+enum flow_validate { VALIDATE_NO, VALIDATE_PUBLISHED, VALIDATE_SEEDED };
 
 #define PERCENTILES_MAX 32
 
@@ -52,7 +53,9 @@ struct flow_options {
 	const char *congestion_control;
 	uint64_t delay, noburst; /* ns */
 	uint64_t rx_coalesce;	 /* ns */
-	int memory;
+	int memory, validate;
+	bool tcpd_validate;
+	uint64_t validate_cycle; /* bytes; 0: buffer_size */
 	/* rr */
 	uint64_t request_size, response_size;
 	double rate; /* transactions/s over all flows; 0: closed loop */

@@ -90,6 +90,8 @@ static const struct field flow_fields[] = {
 	FLOW(U32, zerocopy_sent),
 	FLOW(U32, zerocopy_copied),
 	FLOW(U64, mapped_bytes),
+	FLOW(U64, wrong_calls),
+	FLOW(U64, wrong_bytes_at),
 	TCP(U32, rtt_us),
 	TCP(U32, rttvar_us),
 	TCP(U32, min_rtt_us),

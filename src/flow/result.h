@@ -66,7 +66,9 @@ struct flow_result {
 	struct tcp_limits limits;
 	uint32_t zerocopy_sent, zerocopy_copied;
 	uint64_t mapped_bytes;
-	int error; /* positive errno when the flow ended early */
+	uint64_t wrong_calls;	 /* --validate: receives with wrong bytes in them, the whole run */
+	uint64_t wrong_bytes_at; /* position in the stream of the first wrong byte */
+	int error;		 /* positive errno when the flow ended early */
 	uint32_t sample_count;
 	struct flow_sample *samples; /* this end's own only; the peer's are not sent */
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define SAMPLES_UNKNOWN_LENGTH 4096u
+#define PATTERN_SEED	       0x77656972 /* both ends know it: "weir" */
 #define SAMPLES_MAX	       100000u
 
 static double run_interval_s(const struct flow_options *o)
@@ -37,6 +38,23 @@ static int hist_new(struct hist **h, struct err *e)
 	return 0;
 }
 
+/* With a pattern, what is sent next may begin anywhere in the cycle: the buffer holds a cycle and one
+ * more call. */
+static int lane_init_tx(struct lane *l, struct err *e)
+{
+	const struct run *r = l->run;
+	size_t bytes = r->options->buffer_size + (r->validates ? r->options->validate_cycle : 0);
+	int ret = region_alloc(&l->tx, bytes, e);
+
+	if (ret)
+		return ret;
+	if (r->validates)
+		pattern_fill(&r->pattern, l->tx.data, bytes, 0);
+	else
+		region_fill_random(&l->tx);
+	return 0;
+}
+
 static int lane_init(struct lane *l, struct run *r, struct worker *w, uint32_t index, struct err *e)
 {
 	bool measures_latency = r->client && r->workload != WORKLOAD_STREAM;
@@ -53,9 +71,7 @@ static int lane_init(struct lane *l, struct run *r, struct worker *w, uint32_t i
 	if (flow_options_reads(r->options, r->workload))
 		ret = region_alloc(&l->rx, r->options->buffer_size, e);
 	if (!ret && flow_options_writes(r->options, r->workload))
-		ret = region_alloc(&l->tx, r->options->buffer_size, e);
-	if (!ret && l->tx.data)
-		region_fill_random(&l->tx);
+		ret = lane_init_tx(l, e);
 	if (!ret && measures_latency)
 		ret = hist_new(&l->interval, e);
 	if (!ret && measures_latency)
@@ -87,8 +103,13 @@ int run_init(struct run *r, enum workload w, const struct flow_options *o, struc
 	r->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r->bell < 0)
 		return err_set(e, errno, "cannot make an eventfd: %m");
-	r->lanes = calloc(count, sizeof(*r->lanes));
-	if (!r->lanes)
+	r->validates = w == WORKLOAD_STREAM && o->validate;
+	if (r->validates)
+		ret = pattern_init(&r->pattern,
+			o->validate == VALIDATE_SEEDED ? PATTERN_SEEDED : PATTERN_PUBLISHED,
+			PATTERN_SEED, o->validate_cycle, e);
+	r->lanes = ret ? NULL : calloc(count, sizeof(*r->lanes));
+	if (!ret && !r->lanes)
 		ret = err_set(e, ENOMEM, "no memory for %u threads", count);
 	for (uint32_t i = 0; !ret && i < count; i++)
 		ret = lane_init(&r->lanes[i], r, workers[i], i, e);
@@ -134,6 +155,8 @@ void run_free(struct run *r)
 			lane_free(&r->lanes[i]);
 	free(r->lanes);
 	r->lanes = NULL;
+	if (r->validates)
+		pattern_free(&r->pattern);
 	if (r->bell >= 0)
 		close(r->bell);
 	r->bell = -1;
@@ -209,6 +232,8 @@ static void collect_flow(
 	if (out->zerocopy_copied > out->zerocopy_sent)
 		out->zerocopy_copied = out->zerocopy_sent;
 	out->mapped_bytes = f->chan.mapped_bytes - f->chan_begin.mapped_bytes;
+	out->wrong_calls = f->wrong_calls;
+	out->wrong_bytes_at = f->wrong_bytes_at;
 	out->sample_count = l->sample_count;
 	out->samples = f->samples; /* the run keeps them */
 }

@@ -28,6 +28,7 @@
 #include "flow/result.h"
 #include "flow/wire.h"
 #include "flow/worker.h"
+#include "mem/pattern.h"
 #include "mem/region.h"
 #include "net/chan.h"
 #include "net/sock.h"
@@ -64,6 +65,10 @@ struct flow {
 	struct tcp_state tcp_begin, tcp_end;
 	struct chan chan_begin;	     /* its counters when the window began */
 	struct flow_sample *samples; /* lane->sample_capacity, or NULL */
+
+	uint64_t
+		wrong_bytes_at; /* --validate: position of the first wrong byte, when there is one */
+	uint64_t wrong_calls;	/* receives with wrong bytes in them */
 
 	/* messages (rr, crr): bytes left to send, and received of the current one */
 	uint64_t to_send, got;
@@ -139,6 +144,8 @@ struct run {
 	_Atomic int first_error; /* positive errno of the first flow that broke */
 	uint32_t flow_count, lane_count;
 	struct lane *lanes;
+	struct pattern pattern; /* --validate: what the payload looks like */
+	bool validates;
 };
 
 /* Deal a run over count workers. options must outlive it. */

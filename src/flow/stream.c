@@ -20,6 +20,17 @@ static void stream_again(struct flow *f)
 		loop_change(&f->lane->worker->loop, &f->io, f->io.events);
 }
 
+/* Every byte is where it belongs, or the flow remembers the first that is not. */
+static void stream_validate(struct flow *f, const char *data, size_t bytes)
+{
+	struct pattern_mismatch wrong;
+
+	if (!pattern_check(&f->lane->run->pattern, data, bytes, f->counts.rx_bytes, &wrong))
+		return;
+	if (!f->wrong_calls++)
+		f->wrong_bytes_at = f->counts.rx_bytes + wrong.index;
+}
+
 static void stream_receive(struct flow *f)
 {
 	struct region *rx = &f->lane->rx;
@@ -35,6 +46,8 @@ static void stream_receive(struct flow *f)
 			flow_end(f, (int)-n);
 			return;
 		}
+		if (f->lane->run->validates)
+			stream_validate(f, rx->data, (size_t)n);
 		f->counts.rx_bytes += (uint64_t)n;
 		f->counts.rx_calls++;
 		turn += (size_t)n;
@@ -64,7 +77,8 @@ static void stream_send(struct flow *f)
 	if (f->lane->stopped)
 		return;
 	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
-		ssize_t n = f->chan.send(&f->chan, tx->data, o->buffer_size, flags);
+		size_t at = f->lane->run->validates ? f->counts.tx_bytes % o->validate_cycle : 0;
+		ssize_t n = f->chan.send(&f->chan, tx->data + at, o->buffer_size, flags);
 
 		if (n == -EAGAIN)
 			return;

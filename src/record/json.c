@@ -179,6 +179,11 @@ static void emit_flow(const struct flow_result *flow, struct out *o)
 	out_u64(o, "zerocopy_sent", NULL, flow->zerocopy_sent);
 	out_u64(o, "zerocopy_copied", NULL, flow->zerocopy_copied);
 	out_u64(o, "mapped_bytes", NULL, flow->mapped_bytes);
+	out_u64(o, "wrong_calls", NULL, flow->wrong_calls);
+	if (flow->wrong_calls)
+		out_u64(o, "wrong_bytes_at", NULL, flow->wrong_bytes_at);
+	else
+		out_null(o, "wrong_bytes_at");
 	out_str(o, "error", NULL, flow->error ? strerror(flow->error) : NULL);
 	if (flow->samples)
 		emit_samples(flow, o);

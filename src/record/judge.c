@@ -257,6 +257,24 @@ static void judge_mapped(struct record *rec, const struct figures *f)
 			share * 100);
 }
 
+static void judge_payload(struct record *rec, const struct figures *f)
+{
+	const struct end_result *const ends[] = { f->client, f->server };
+
+	for (int i = 0; i < 2; i++) {
+		for (uint32_t k = 0; ends[i] && k < ends[i]->flow_count; k++) {
+			const struct flow_result *flow = &ends[i]->flows[k];
+
+			if (flow->wrong_calls)
+				finding(rec, "wrong_payload", FINDING_FAILED,
+					"flow %u brought the %s wrong bytes, the first at position %" PRIu64
+					" of its stream, in %" PRIu64 " receives",
+					flow->id, figures_role(f, ends[i]), flow->wrong_bytes_at,
+					flow->wrong_calls);
+		}
+	}
+}
+
 static void judge_retransmits(struct record *rec, const struct figures *f)
 {
 	for (int i = 0; i < f->part_count; i++) {
@@ -326,6 +344,7 @@ void record_judge(struct record *rec)
 		judge_retransmits,
 		judge_zerocopy,
 		judge_mapped,
+		judge_payload,
 		judge_cpu,
 		judge_limits,
 		judge_samples,

@@ -285,6 +285,18 @@ static void emit_fairness(const struct figures_part *p, const char *whose, struc
 		figures_rate_text(fastest, p->metric, p->fastest));
 }
 
+static void emit_validated(
+	const struct record *rec, const struct figures_part *p, const char *whose, struct out *o)
+{
+	char bytes[UNITS_TEXT];
+
+	if (!rec->options->validate || !p->receiver)
+		return;
+	label(o, "validated");
+	out_text(o, "%severy byte of %s, by its position\n", whose,
+		units_format_bytes(bytes, (double)p->receiver->counts.rx_bytes));
+}
+
 static void emit_steady(const struct figures_part *p, const char *whose, struct out *o)
 {
 	const struct stats_steady *s = &p->steady;
@@ -316,6 +328,7 @@ static void emit_part(const struct record *rec, const struct figures *f,
 	if (rec->workload == WORKLOAD_STREAM)
 		emit_limits(p, whose, o);
 	emit_fairness(p, whose, o);
+	emit_validated(rec, p, whose, o);
 	emit_steady(p, whose, o);
 }
 

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/devmem.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "sys/uapi.h"
+
+/* The kernel's own code for "the control buffer takes not even one message"; it should not get out. */
+#define ERRNO_NO_CONTROL_ROOM 525
+
+int devmem_rx_init(struct devmem_rx *rx, uint32_t dmabuf_id, struct err *e)
+{
+	memset(rx, 0, sizeof(*rx));
+	rx->dmabuf_id = dmabuf_id;
+	rx->control_bytes = DEVMEM_FRAGMENTS * CMSG_SPACE(sizeof(struct uapi_dmabuf_cmsg));
+	rx->control = malloc(rx->control_bytes);
+	rx->fragment = calloc(DEVMEM_FRAGMENTS, sizeof(*rx->fragment));
+	if (!rx->control || !rx->fragment) {
+		devmem_rx_free(rx);
+		return err_set(e, ENOMEM, "no memory for %d fragments", DEVMEM_FRAGMENTS);
+	}
+	return 0;
+}
+
+void devmem_rx_free(struct devmem_rx *rx)
+{
+	free(rx->control);
+	free(rx->fragment);
+	rx->control = NULL;
+	rx->fragment = NULL;
+}
+
+/* Take over one control message. Returns the bytes it stands for. */
+static uint32_t devmem_take(struct devmem_rx *rx, const struct cmsghdr *cmsg, uint32_t at,
+	uint32_t *linear_at, int *foreign)
+{
+	struct devmem_fragment *f = &rx->fragment[rx->count];
+	struct uapi_dmabuf_cmsg got;
+
+	if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_len < CMSG_LEN(sizeof(got)) ||
+		rx->count == DEVMEM_FRAGMENTS)
+		return 0;
+	memcpy(&got, CMSG_DATA(cmsg), sizeof(got));
+	*f = (struct devmem_fragment){ .bytes = got.frag_size, .at = at };
+	if (cmsg->cmsg_type == UAPI_SO_DEVMEM_LINEAR) {
+		f->linear = 1;
+		f->offset = *linear_at;
+		*linear_at += got.frag_size;
+		rx->linear_bytes += got.frag_size;
+	} else if (cmsg->cmsg_type == UAPI_SO_DEVMEM_DMABUF) {
+		f->offset = got.frag_offset;
+		f->token = got.frag_token;
+		rx->dmabuf_bytes += got.frag_size;
+		rx->tokens_held++;
+		*foreign |= got.dmabuf_id != rx->dmabuf_id;
+	} else {
+		return 0;
+	}
+	rx->count++;
+	return got.frag_size;
+}
+
+ssize_t devmem_recv(struct devmem_rx *rx, int fd, void *plain, size_t length)
+{
+	struct iovec iov = { plain, length };
+	struct msghdr msg = { .msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = rx->control,
+		.msg_controllen = rx->control_bytes };
+	uint32_t at = 0, linear_at = 0;
+	int foreign = 0;
+	ssize_t n;
+
+	rx->count = 0;
+	n = recvmsg(fd, &msg, UAPI_MSG_SOCK_DEVMEM | MSG_DONTWAIT);
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
+	rx->calls++;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
+		at += devmem_take(rx, c, at, &linear_at, &foreign);
+	rx->fragments += rx->count;
+	if (rx->tokens_held > rx->tokens_held_most)
+		rx->tokens_held_most = rx->tokens_held;
+	/* No control message at all: the kernel copied ordinary bytes. */
+	if (!rx->count) {
+		rx->plain_bytes += (uint64_t)n;
+		return n;
+	}
+	if (foreign) {
+		devmem_release(rx, fd);
+		return -EIO;
+	}
+	return at;
+}
+
+/* One call takes so many runs and frees so many fragments; it says how many it freed. */
+static int devmem_dontneed(struct devmem_rx *rx, int fd, const struct uapi_dmabuf_token *tokens,
+	uint32_t runs, uint32_t fragments)
+{
+	int freed = setsockopt(fd, SOL_SOCKET, UAPI_SO_DEVMEM_DONTNEED, tokens,
+		(socklen_t)(runs * sizeof(*tokens)));
+
+	if (freed < 0)
+		return -errno;
+	rx->releases++;
+	rx->tokens_held -= (uint32_t)freed < fragments ? (uint32_t)freed : fragments;
+	return (uint32_t)freed < fragments ? -EINVAL : 0;
+}
+
+int devmem_release(struct devmem_rx *rx, int fd)
+{
+	struct uapi_dmabuf_token tokens[UAPI_DONTNEED_TOKENS_MAX];
+	uint32_t runs = 0, fragments = 0;
+	int ret = 0, failed;
+
+	for (uint32_t i = 0; i < rx->count; i++) {
+		const struct devmem_fragment *f = &rx->fragment[i];
+		struct uapi_dmabuf_token *last = runs ? &tokens[runs - 1] : NULL;
+		bool joins = last && f->token == last->token_start + last->token_count;
+
+		if (f->linear)
+			continue;
+		if (fragments == UAPI_DONTNEED_FRAGS_MAX ||
+			(!joins && runs == UAPI_DONTNEED_TOKENS_MAX)) {
+			failed = devmem_dontneed(rx, fd, tokens, runs, fragments);
+			ret = ret ? ret : failed;
+			runs = fragments = 0;
+			joins = false;
+		}
+		if (joins)
+			tokens[runs - 1].token_count++;
+		else
+			tokens[runs++] = (struct uapi_dmabuf_token){ f->token, 1 };
+		fragments++;
+	}
+	if (runs) {
+		failed = devmem_dontneed(rx, fd, tokens, runs, fragments);
+		ret = ret ? ret : failed;
+	}
+	rx->count = 0;
+	return ret;
+}
+
+ssize_t devmem_send(int fd, uint32_t dmabuf_id, uint64_t offset, size_t length, int flags)
+{
+	/* For a dma-buf the address is the offset in it. */
+	struct iovec iov = { (void *)(uintptr_t)offset, length };
+	union {
+		char bytes[CMSG_SPACE(sizeof(uint32_t))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct msghdr msg = { .msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes) };
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+	ssize_t n;
+
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = UAPI_SO_DEVMEM_DMABUF;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(dmabuf_id));
+	memcpy(CMSG_DATA(cmsg), &dmabuf_id, sizeof(dmabuf_id));
+	n = sendmsg(fd, &msg, flags | MSG_ZEROCOPY | MSG_DONTWAIT | MSG_NOSIGNAL);
+	return n < 0 ? -errno : n;
+}
+
+static const struct {
+	int sending, error;
+	const char *what, *hint;
+} devmem_errors[] = {
+	{ 0, EFAULT, "device-memory data came on a connection that is read as ordinary",
+		"another program bound this queue: weir nic show NIC" },
+	{ 0, ERRNO_NO_CONTROL_ROOM, "the kernel found no room for its control messages",
+		"this is a fault in weir: please report it with the kernel's version" },
+	{ 0, ENODEV,
+		"one packet holds both device memory and ordinary memory: header split is broken",
+		"update the NIC's driver and firmware, or use --path staged" },
+	{ 0, EIO, "a fragment of another dma-buf came",
+		"end what else uses this queue: weir nic show NIC" },
+	{ 1, EINVAL, "the kernel does not take the dma-buf for this connection",
+		"is the interface still bound? weir nic show NIC; sending needs Linux 6.16" },
+	{ 1, EFAULT, "the range is beyond the dma-buf",
+		"this is a fault in weir: please report it" },
+	{ 1, ENODEV,
+		"the route to the peer leaves by another interface than the dma-buf is bound to",
+		"name the right one with --nic, see: ip route get PEER" },
+	{ 1, EOPNOTSUPP, "the interface cannot send from device memory",
+		"use --path staged, or a driver with netmem TX (Linux 6.16)" },
+};
+
+int devmem_explain(int error, int sending, struct err *e)
+{
+	for (size_t i = 0; i < sizeof(devmem_errors) / sizeof(devmem_errors[0]); i++) {
+		if (devmem_errors[i].error != error || devmem_errors[i].sending != sending)
+			continue;
+		err_set(e, error, "%s", devmem_errors[i].what);
+		err_hint(e, "%s", devmem_errors[i].hint);
+		return -error;
+	}
+	return err_set(e, error, "device memory: cannot %s: %s", sending ? "send" : "receive",
+		strerror(error));
+}
