@@ -22,6 +22,13 @@ const struct flow_ops *flow_ops_of(const struct run *r)
 	return table[r->workload][r->client];
 }
 
+/* At a crr server flows come and go all the time: that one came, or that none is there, means
+ * nothing. */
+static bool run_is_transient(const struct run *r)
+{
+	return r->workload == WORKLOAD_CRR && !r->client;
+}
+
 static int flow_alloc_client(struct flow *f, const struct flow_options *o, struct err *e)
 {
 	f->requests =
@@ -66,7 +73,6 @@ struct flow *flow_new(struct lane *l, uint32_t id, struct err *e)
 {
 	struct run *r = l->run;
 	struct flow *f = calloc(1, sizeof(*f));
-	bool transient = r->workload == WORKLOAD_CRR && !r->client;
 
 	if (!f) {
 		err_set(e, ENOMEM, "no memory for flow %u", id);
@@ -77,7 +83,7 @@ struct flow *flow_new(struct lane *l, uint32_t id, struct err *e)
 	f->ops = flow_ops_of(r);
 	f->chan.fd = -1;
 	run_flow_direction(r, id, &f->reads, &f->writes);
-	if (!transient) {
+	if (!run_is_transient(r)) {
 		f->samples = calloc(l->sample_capacity, sizeof(*f->samples));
 		if (!f->samples) {
 			err_set(e, ENOMEM,
@@ -135,8 +141,7 @@ static void flow_enliven(struct flow *f)
 	f->alive = true;
 	f->lane->live++;
 	r->live++;
-	/* At a crr server flows come and go: that none is there means nothing. */
-	if (r->client || r->workload != WORKLOAD_CRR)
+	if (!run_is_transient(r))
 		r->arrived++;
 }
 
@@ -192,7 +197,7 @@ void flow_leave(struct flow *f)
 	loop_timer_cancel(&f->lane->worker->loop, &f->timer);
 	f->alive = false;
 	f->lane->live--;
-	if (--f->lane->run->live == 0)
+	if (--f->lane->run->live == 0 && !run_is_transient(f->lane->run))
 		run_ring(f->lane->run);
 }
 
@@ -387,7 +392,8 @@ int lane_adopt(struct lane *l, int fd, uint32_t id, uint64_t early_bytes, struct
 	flow_started_watch(f);
 	if (f->alive && (l->started || early_bytes))
 		f->ops->start(f);
-	run_ring(l->run);
+	if (!run_is_transient(l->run))
+		run_ring(l->run);
 	return 0;
 }
 
@@ -430,8 +436,8 @@ void flow_complete(struct flow *f, const struct rr_request *request, uint64_t no
 	if (f->interval_latency)
 		hist_record(f->interval_latency, latency_ns);
 	if (f->rtt_log && f->rtt_count < l->run->options->logrtt_entries_per_flow) {
-		f->rtt_log[2 * f->rtt_count] = now_ns;
-		f->rtt_log[2 * f->rtt_count + 1] = latency_ns;
+		f->rtt_log[2 * (size_t)f->rtt_count] = now_ns;
+		f->rtt_log[2 * (size_t)f->rtt_count + 1] = latency_ns;
 		f->rtt_count++;
 	}
 	if (l->run->counted && atomic_fetch_sub(&l->run->to_complete, 1) == 1) {

@@ -13,7 +13,8 @@ const char *const workload_name[WORKLOADS] = { "stream", "rr", "crr" };
 
 static const char *const format_choices[] = { "table", "json", "kv", NULL };
 static const char *const protocol_choices[] = { "auto", "neper", "weir", NULL };
-static const char *const memory_choices[] = { "host", NULL };
+static const char *const memory_choices[] = { "host", "udmabuf", "cuda", NULL };
+static const char *const path_choices[] = { "auto", "devmem", "staged", NULL };
 static const char *const validate_choices[] = { "no", "published", "seeded", NULL };
 
 #define FIELD(type, field) OPT_FIELD(type, struct flow_options, field)
@@ -59,7 +60,7 @@ static const struct opt options[] = {
 	{ .name = "enable-write", .letter = 'w', FLAG(enable_write), .only = FOR_STREAM, .help = "send as well: at a server, with a neper client that reads" },
 	{ .name = "enable-tcp-maerts", .letter = 'M', FLAG(enable_tcp_maerts), .only = FOR_STREAM, .help = "the server sends, the client receives" },
 	{ .name = "split-bidir", FLAG(split_bidir), .only = FOR_STREAM, .help = "both directions, each on flows of its own (twice as many)" },
-	{ .name = "mem", FIELD(OPT_CHOICE, memory), .arg = "KIND", .initial = "host", .choices = memory_choices, .help = "memory to send from and receive into" },
+	{ .name = "mem", FIELD(OPT_CHOICE, memory), .arg = "KIND", .initial = "host", .choices = memory_choices, .help = "memory to send from and receive into, at this end" },
 	{ .name = "validate", FIELD(OPT_CHOICE, validate), .arg = "PATTERN", .initial = "no", .implied = "seeded", .choices = validate_choices, .only = FOR_STREAM, .help = "send a pattern and check every byte received, by its position in the stream" },
 	{ .name = "validate-cycle", FIELD(OPT_SIZE, validate_cycle), .arg = "BYTES", .initial = "0", .max = 1 << 30, .only = FOR_STREAM, .help = "length after which the pattern repeats; 0: the buffer size" },
 	{ .name = "tcpd-validate", FLAG(tcpd_validate), .only = FOR_STREAM, .help = "the same as --validate=published" },
@@ -69,6 +70,21 @@ static const struct opt options[] = {
 	{ .name = "noburst", FIELD(OPT_DURATION, noburst), .arg = "TIME", .initial = "0", .unit = "ns", .only = FOR_RR, .help = "time between the starts of any two requests of this client" },
 	{ .name = "max-pacing-rate", .letter = 'm', FIELD(OPT_RATE, max_pacing_rate), .arg = "RATE", .initial = "0", .help = "most per flow, as 10Gb (bits) or 1GB (bytes) per second" },
 
+	{ .name = "path", FIELD(OPT_CHOICE, path), .arg = "NAME", .initial = "auto", .choices = path_choices, .only = FOR_STREAM, .section = "Device memory", .help = "how bytes get between the NIC and --mem udmabuf or cuda: by the NIC itself (devmem), through host memory (staged), or what this machine can (auto)" },
+	{ .name = "nic", FIELD(OPT_STRING, nic), .arg = "NIC", .only = FOR_STREAM, .help = "interface or PCI address; the one that carries the control connection otherwise" },
+	{ .name = "gpu", FIELD(OPT_STRING, gpu), .arg = "GPU", .only = FOR_STREAM, .help = "index or PCI address; the first otherwise" },
+	{ .name = "mem-size", FIELD(OPT_SIZE, mem_size), .arg = "BYTES", .initial = "64M", .min = 4096, .max = 1099511627776.0, .only = FOR_STREAM, .help = "size of the memory that is bound to the NIC" },
+	{ .name = "queues", FIELD(OPT_STRING, queues), .arg = "LIST", .only = FOR_STREAM, .help = "receive queues for device memory, as 8-11; the last quarter of the NIC's otherwise" },
+	{ .name = "rx-copy", FLAG(rx_copy), .only = FOR_STREAM, .help = "gather what was received into one piece, where the memory is" },
+	{ .name = "tcpd-nic-pci-addr", FIELD(OPT_STRING, tcpd_nic_pci_addr), .arg = "PCI", .only = FOR_STREAM, .help = "device memory on, by this NIC" },
+	{ .name = "tcpd-gpu-pci-addr", FIELD(OPT_STRING, tcpd_gpu_pci_addr), .arg = "PCI", .only = FOR_STREAM, .help = "the same as --mem cuda --gpu PCI" },
+	{ .name = "tcpd-link-name", FIELD(OPT_STRING, tcpd_link_name), .arg = "NIC", .only = FOR_STREAM, .help = "the same as --nic" },
+	{ .name = "tcpd-phys-len", FIELD(OPT_SIZE, tcpd_phys_len), .arg = "BYTES", .initial = "0", .only = FOR_STREAM, .help = "the same as --mem-size" },
+	{ .name = "tcpd-src-ip", FIELD(OPT_STRING, tcpd_src_ip), .arg = "IP", .only = FOR_STREAM, .help = "accepted; weir steers each flow by its own addresses" },
+	{ .name = "tcpd-dst-ip", FIELD(OPT_STRING, tcpd_dst_ip), .arg = "IP", .only = FOR_STREAM, .help = "accepted; weir steers each flow by its own addresses" },
+	{ .name = "queue-start", FIELD(OPT_INT, queue_start), .arg = "N", .initial = "8", .min = 0, .max = 4095, .only = FOR_STREAM, .help = "first receive queue for device memory" },
+	{ .name = "queue-num", FIELD(OPT_INT, queue_num), .arg = "N", .initial = "4", .min = 1, .max = 4095, .only = FOR_STREAM, .help = "how many receive queues for device memory" },
+	{ .name = "tcpd-rx-cpy", FLAG(tcpd_rx_cpy), .only = FOR_STREAM, .help = "the same as --rx-copy" },
 	{ .name = "congestion-control", FIELD(OPT_STRING, congestion_control), .arg = "NAME", .section = "How it is sent", .help = "TCP congestion control" },
 	{ .name = "no-delay", FLAG(no_delay), .only = FOR_STREAM, .help = "TCP_NODELAY" },
 	{ .name = "no-delay", FLAG(no_delay), .only = RR_OR_CRR, .help = "TCP_NODELAY; on unless called as tcp_rr or tcp_crr (--no-no-delay turns it off)" },
@@ -251,14 +267,33 @@ static int check_cpus(const char *list, struct err *e)
 	return 0;
 }
 
+/* What the flags of neper's tcpd branch mean in weir's own. */
+static void options_from_tcpd(struct flow_options *o, const struct opt_given *given, enum workload w)
+{
+	const struct opt_table *t = &flow_option_table[w];
+
+	if (o->tcpd_validate && !o->validate)
+		o->validate = VALIDATE_PUBLISHED;
+	if (o->tcpd_nic_pci_addr && !o->memory)
+		o->memory = o->tcpd_gpu_pci_addr ? MEMORY_CUDA : MEMORY_UDMABUF;
+	if (o->tcpd_gpu_pci_addr && !o->gpu)
+		o->gpu = o->tcpd_gpu_pci_addr;
+	if (!o->nic)
+		o->nic = o->tcpd_link_name ? o->tcpd_link_name : o->tcpd_nic_pci_addr;
+	if (o->tcpd_phys_len)
+		o->mem_size = o->tcpd_phys_len;
+	o->rx_copy |= o->tcpd_rx_cpy;
+	o->queues_given = o->queues || opt_was_given(t, given, "queue-start") ||
+			  opt_was_given(t, given, "queue-num");
+}
+
 int flow_options_check(
 	struct flow_options *o, enum workload w, const struct opt_given *given, struct err *e)
 {
 	struct units_rate unit;
 	int ret;
 
-	if (o->tcpd_validate && !o->validate)
-		o->validate = VALIDATE_PUBLISHED;
+	options_from_tcpd(o, given, w);
 	if (o->validate && !o->validate_cycle)
 		o->validate_cycle = o->buffer_size;
 	ret = check_conflicts(o, w, e);
@@ -274,8 +309,6 @@ int flow_options_check(
 		return ret;
 	if (o->json)
 		o->format = FORMAT_JSON;
-	if (o->memory != MEMORY_HOST)
-		return err_set(e, EINVAL, "--mem: only host memory is known");
 	o->interval_given = opt_was_given(&flow_option_table[w], given, "interval");
 	return 0;
 }
@@ -313,7 +346,6 @@ static const struct agreed {
 	{ "enable-write", true },
 	{ "enable-tcp-maerts", true },
 	{ "split-bidir", true },
-	{ "mem", true },
 	{ "validate", true },
 	{ "validate-cycle", true },
 	{ "wait-start", false },

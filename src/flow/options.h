@@ -24,7 +24,8 @@ extern const char *const workload_name[WORKLOADS]; /* "stream", "rr", "crr" */
 
 enum flow_format { FORMAT_TABLE, FORMAT_JSON, FORMAT_KV };
 enum flow_protocol { PROTOCOL_AUTO, PROTOCOL_NEPER, PROTOCOL_WEIR };
-enum flow_memory { MEMORY_HOST };
+enum flow_memory { MEMORY_HOST, MEMORY_UDMABUF, MEMORY_CUDA };
+enum flow_path { PATH_AUTO, PATH_DEVMEM, PATH_STAGED };
 enum flow_validate { VALIDATE_NO, VALIDATE_PUBLISHED, VALIDATE_SEEDED };
 
 #define PERCENTILES_MAX 32
@@ -53,8 +54,15 @@ struct flow_options {
 	const char *congestion_control;
 	uint64_t delay, noburst; /* ns */
 	uint64_t rx_coalesce;	 /* ns */
-	int memory, validate;
-	bool tcpd_validate;
+	int memory, path, validate;
+	const char *nic, *gpu, *queues;
+	uint64_t mem_size;
+	bool rx_copy;
+	/* the same in neper's tcpd branch */
+	const char *tcpd_nic_pci_addr, *tcpd_gpu_pci_addr, *tcpd_link_name, *tcpd_src_ip, *tcpd_dst_ip;
+	uint64_t tcpd_phys_len;
+	int64_t queue_start, queue_num;
+	bool tcpd_validate, tcpd_rx_cpy;
 	uint64_t validate_cycle; /* bytes; 0: buffer_size */
 	/* rr */
 	uint64_t request_size, response_size;
@@ -73,7 +81,7 @@ struct flow_options {
 	/* derived by flow_options_check() */
 	double percentile[PERCENTILES_MAX];
 	int percentile_count;
-	bool interval_given;
+	bool interval_given, queues_given;
 };
 
 /* The table of a workload. */

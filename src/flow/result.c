@@ -289,7 +289,7 @@ static int decode_hist(struct hist **out, char *text, struct err *e)
 	if (*out) /* said twice */
 		return err_set(e, EPROTO, "the peer's results hold a histogram twice");
 	*out = malloc(sizeof(**out));
-	sparse = calloc(1, sizeof(*sparse) + HIST_BUCKETS * sizeof(sparse->cell[0]));
+	sparse = calloc(1, sizeof(*sparse) + (size_t)HIST_BUCKETS * sizeof(sparse->cell[0]));
 	if (!*out || !sparse) {
 		free(sparse);
 		return err_set(e, ENOMEM, "no memory for the peer's results");

@@ -188,7 +188,7 @@ static int hex_digit(char c)
 
 int wire_token_parse(const char *text, uint8_t token[WIRE_TOKEN_BYTES])
 {
-	for (int i = 0; i < WIRE_TOKEN_BYTES; i++) {
+	for (size_t i = 0; i < WIRE_TOKEN_BYTES; i++) {
 		int high = hex_digit(text[2 * i]);
 		int low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
 
@@ -196,5 +196,5 @@ int wire_token_parse(const char *text, uint8_t token[WIRE_TOKEN_BYTES])
 			return -EPROTO;
 		token[i] = (uint8_t)(high << 4 | low);
 	}
-	return text[2 * WIRE_TOKEN_BYTES] ? -EPROTO : 0;
+	return text[(size_t)2 * WIRE_TOKEN_BYTES] ? -EPROTO : 0;
 }

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/devmem.h"
+
 #ifndef TCP_ZEROCOPY_RECEIVE
 #define TCP_ZEROCOPY_RECEIVE 35
 #endif
@@ -91,13 +93,48 @@ static ssize_t chan_recv_mapped(struct chan *c, void *data, size_t length)
 	return (ssize_t)zc.length + n;
 }
 
+/* For a dma-buf data is an offset. */
+static ssize_t chan_send_devmem(struct chan *c, const void *data, size_t length, int flags)
+{
+	ssize_t n = devmem_send(c->fd, c->send_dmabuf, (uintptr_t)data, length, flags);
+
+	if (n > 0)
+		c->zerocopy_sent++;
+	if (n != -ENOBUFS || c->zerocopy_sent == c->zerocopy_done)
+		return n;
+	chan_error(c);
+	return -EAGAIN;
+}
+
+/* data takes what did not come as device memory. */
+static ssize_t chan_recv_devmem(struct chan *c, void *data, size_t length)
+{
+	struct devmem_rx before = *c->devmem;
+	ssize_t n = devmem_recv(c->devmem, c->fd, data, length);
+
+	c->dmabuf_bytes += c->devmem->dmabuf_bytes - before.dmabuf_bytes;
+	c->linear_bytes += c->devmem->linear_bytes - before.linear_bytes;
+	c->plain_bytes += c->devmem->plain_bytes - before.plain_bytes;
+	c->fragments += c->devmem->fragments - before.fragments;
+	return n;
+}
+
+int chan_release(struct chan *c)
+{
+	return c->devmem ? devmem_release(c->devmem, c->fd) : 0;
+}
+
 int chan_init(struct chan *c, int fd, enum chan_path send_path, enum chan_path recv_path,
 	size_t map_bytes, struct err *e)
 {
 	memset(c, 0, sizeof(*c));
 	c->fd = fd;
-	c->send = send_path == CHAN_ZEROCOPY ? chan_send_zerocopy : chan_send_plain;
-	c->recv = recv_path == CHAN_DISCARD ? chan_recv_discard : chan_recv_plain;
+	c->send = send_path == CHAN_ZEROCOPY ? chan_send_zerocopy
+		  : send_path == CHAN_DEVMEM ? chan_send_devmem
+					     : chan_send_plain;
+	c->recv = recv_path == CHAN_DISCARD  ? chan_recv_discard
+		  : recv_path == CHAN_DEVMEM ? chan_recv_devmem
+					     : chan_recv_plain;
 	if (recv_path != CHAN_MAPPED)
 		return 0;
 	c->map_bytes = (map_bytes + 4095) & ~(size_t)4095;

@@ -24,6 +24,7 @@ enum chan_path {
 	CHAN_ZEROCOPY, /* send: MSG_ZEROCOPY, pages pinned until the completion comes */
 	CHAN_DISCARD,  /* receive: MSG_TRUNC, dropped inside the kernel without a copy */
 	CHAN_MAPPED,   /* receive: TCP_ZEROCOPY_RECEIVE, whole pages mapped, the rest copied */
+	CHAN_DEVMEM,   /* both: between the NIC and a dma-buf, see net/devmem.h */
 };
 
 struct chan {
@@ -33,14 +34,21 @@ struct chan {
 	uint32_t zerocopy_sent, zerocopy_done; /* calls begun and completed */
 	uint32_t zerocopy_copied;	       /* of those done: the kernel copied after all */
 	uint64_t mapped_bytes;		       /* received without a copy */
-	char *map;			       /* CHAN_MAPPED: where pages appear */
+	uint32_t send_dmabuf;		       /* CHAN_DEVMEM: what send's data is an offset in */
+	struct devmem_rx *devmem;	       /* CHAN_DEVMEM: the thread's; borrowed */
+	uint64_t dmabuf_bytes, linear_bytes, plain_bytes, fragments; /* received, see there */
+	char *map; /* CHAN_MAPPED: where pages appear */
 	size_t map_bytes;
 };
 
-/* Takes fd over when it succeeds. map_bytes: CHAN_MAPPED only, the most that one receive takes. */
+/* Takes fd over when it succeeds. A channel of CHAN_DEVMEM is told its send_dmabuf or its devmem
+ * afterwards. What devmem received stays in devmem->fragment until chan_release(). map_bytes: CHAN_MAPPED only, the most that one receive takes. */
 int chan_init(struct chan *c, int fd, enum chan_path send, enum chan_path recv, size_t map_bytes,
 	struct err *e);
 void chan_close(struct chan *c);
+
+/* Give what the last receive brought back to the NIC. Harmless on other paths. */
+int chan_release(struct chan *c);
 
 /* After EPOLLERR: read completions; 0, or -errno of an error of the connection itself. */
 int chan_error(struct chan *c);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of a lane that is not ordinary host memory: where it is, and how bytes get there.
+ *
+ *	device_nic_open(&run->device, run, local, e);	once for a run: which NIC, prepare it
+ *	device_open(&lane->device, lane, e);		for each lane: memory, bound to its queues
+ *	device_steer(&run->device, flow, e);		for each flow that is received, before data
+ *	...
+ *	device_close(&lane->device);
+ *	device_nic_close(&run->device);			the NIC is as it was before
+ *
+ * A lane has memory of its own and queues of its own, so that lanes share nothing. Two ways lead
+ * between NIC and memory: devmem, where the NIC reads and writes the memory itself, and staged, where
+ * the kernel copies to host memory as ever and, for a GPU, the copy engine does the rest. Which one a
+ * run takes is chosen before it begins, and said in its record; there is no falling back later.
+ */
+#ifndef WEIR_FLOW_DEVICE_H
+#define WEIR_FLOW_DEVICE_H
+
+#include <net/if.h>
+#include <stdbool.h>
+
+#include "base/cpus.h"
+#include "flow/options.h"
+#include "mem/region.h"
+#include "net/devmem.h"
+#include "net/sock.h"
+#include "sys/nic_bind.h"
+
+struct run;
+struct lane;
+struct flow;
+
+enum device_path {
+	DEVICE_NONE,   /* ordinary host memory */
+	DEVICE_DEVMEM, /* the NIC reads and writes the memory */
+	DEVICE_STAGED, /* through host memory */
+};
+extern const char *const device_path_name[]; /* "host", "devmem", "staged" */
+
+/* Of a run. */
+struct device_nic {
+	enum device_path rx, tx;
+	char nic[IF_NAMESIZE];
+	struct cpus queues; /* bound, over all lanes */
+	struct nic_session *session; /* what was changed on the NIC; NULL: nothing */
+};
+
+/* Of a lane. */
+struct device {
+	struct region rx, tx; /* where payload lies; not allocated: not used */
+	struct region gathered; /* --rx-copy: payload in one piece */
+	struct region stage;	/* CUDA, staged: pinned host memory between socket and GPU */
+	struct nic_binding rx_binding, tx_binding;
+	struct cpus queues;
+	struct devmem_rx devmem;
+	struct mem_fragment *list; /* DEVMEM_FRAGMENTS of them */
+	uint64_t ring_bytes;	   /* of tx: whole cycles of the pattern; sent over and over */
+};
+
+int device_nic_open(struct device_nic *n, const struct run *r, const struct sock_addr *local,
+	struct err *e);
+void device_nic_close(struct device_nic *n);
+
+int device_open(struct device *d, const struct lane *l, struct err *e);
+void device_close(struct device *d);
+
+/* Send the packets of this flow to one of its lane's queues. */
+int device_steer(struct device_nic *n, const struct flow *f, struct err *e);
+
+/* n bytes were received on f: look at them where they lie, then give the memory back to the NIC. */
+void device_received(struct flow *f, size_t n);
+
+/* Send from the ring at the flow's position. As chan.send. */
+ssize_t device_send(struct flow *f, size_t length, int flags);
+
+#endif
