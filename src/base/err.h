@@ -35,4 +35,11 @@ int err_hint(struct err *e, const char *format, ...) __attribute__((format(print
 /* Put "WHAT: " before the words that are there, when a caller knows more. Returns as err_hint. */
 int err_prefix(struct err *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Nothing failed after all: the caller can do without. */
+static inline void err_clear(struct err *e)
+{
+	if (e)
+		*e = (struct err){ 0 };
+}
+
 #endif

@@ -16,10 +16,14 @@ enum {
 int cmd_stream(int argc, char **argv);
 int cmd_rr(int argc, char **argv);
 int cmd_crr(int argc, char **argv);
+int cmd_nic(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 /* weir alone: what this host looks like, and what to try next. */
 int cmd_here(void);
+
+/* nic.c */
+extern const struct opt_table nic_option_table;
 
 /* main.c: all commands, ends in NULL. */
 const char *const *command_names(void);

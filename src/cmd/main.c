@@ -18,6 +18,7 @@ static const struct {
 	{ "stream", cmd_stream, "bulk TCP throughput between two hosts" },
 	{ "rr", cmd_rr, "request/response latency and rate on open connections" },
 	{ "crr", cmd_crr, "connect/request/response: a connection for each transaction" },
+	{ "nic", cmd_nic, "show, prepare and restore the settings of network interfaces" },
 	{ "demo", cmd_demo, "all of them on this machine, in a few seconds" },
 	{ "help", cmd_help, "the options of a command" },
 };

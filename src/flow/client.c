@@ -245,8 +245,9 @@ static int client_connect_flows(struct client *c, struct err *e)
 		if (call.ret)
 			return call.ret;
 	}
-	if (c->outcome.neper)
-		return 0;
+	ret = run_steer(&c->run, e);
+	if (ret || c->outcome.neper)
+		return ret;
 	ret = wire_send(c->control, WIRE_READY, "", 0, soon(), e);
 	if (!ret)
 		ret = client_expect(c, WIRE_GO, &m, soon() + CONTROL_TIMEOUT_NS, e);
@@ -451,7 +452,8 @@ static int client_prepare(struct client *c, struct err *e)
 	c->run.peer = c->server;
 	outcome_describe(&c->outcome, c->control);
 	c->outcome.run = &c->run;
-	if (!c->outcome.neper)
+	ret = run_open_device(&c->run, &c->outcome.local_address, e);
+	if (!ret && !c->outcome.neper)
 		ret = client_agree(c, e);
 	if (!ret && c->options->wait_start &&
 		!client_pause(c, (uint64_t)c->options->wait_start * NS_PER_S))

@@ -25,6 +25,7 @@
 #include "net/devmem.h"
 #include "net/sock.h"
 #include "sys/nic_bind.h"
+#include "sys/nic_plan.h"
 
 struct run;
 struct lane;
@@ -35,19 +36,21 @@ enum device_path {
 	DEVICE_DEVMEM, /* the NIC reads and writes the memory */
 	DEVICE_STAGED, /* through host memory */
 };
-extern const char *const device_path_name[]; /* "host", "devmem", "staged" */
+extern const char *const device_path_name[];   /* "host", "devmem", "staged" */
+extern const char *const device_memory_name[]; /* by enum flow_memory: "host", "udmabuf", "cuda" */
 
 /* Of a run. */
 struct device_nic {
 	enum device_path rx, tx;
 	char nic[IF_NAMESIZE];
-	struct cpus queues; /* bound, over all lanes */
-	struct nic_session *session; /* what was changed on the NIC; NULL: nothing */
+	struct cpus queues;   /* bound, over all lanes */
+	struct nic_plan plan; /* what was changed on the NIC */
+	bool planned;
 };
 
 /* Of a lane. */
 struct device {
-	struct region rx, tx; /* where payload lies; not allocated: not used */
+	struct region rx, tx;	/* where payload lies; not allocated: not used */
 	struct region gathered; /* --rx-copy: payload in one piece */
 	struct region stage;	/* CUDA, staged: pinned host memory between socket and GPU */
 	struct nic_binding rx_binding, tx_binding;
@@ -57,20 +60,24 @@ struct device {
 	uint64_t ring_bytes;	   /* of tx: whole cycles of the pattern; sent over and over */
 };
 
-int device_nic_open(struct device_nic *n, const struct run *r, const struct sock_addr *local,
-	struct err *e);
+int device_nic_open(
+	struct device_nic *n, const struct run *r, const struct sock_addr *local, struct err *e);
 void device_nic_close(struct device_nic *n);
 
-int device_open(struct device *d, const struct lane *l, struct err *e);
+int device_open(struct device *d, struct lane *l, struct err *e);
 void device_close(struct device *d);
 
 /* Send the packets of this flow to one of its lane's queues. */
 int device_steer(struct device_nic *n, const struct flow *f, struct err *e);
 
-/* n bytes were received on f: look at them where they lie, then give the memory back to the NIC. */
-void device_received(struct flow *f, size_t n);
+/* Where chan.recv of a lane's flows puts what does not come as device memory. */
+char *device_stage(const struct lane *l);
 
-/* Send from the ring at the flow's position. As chan.send. */
-ssize_t device_send(struct flow *f, size_t length, int flags);
+/* n bytes were received on f, as chan.recv left them: look at them, put them where they belong, and
+ * give the memory back to the NIC. 0, or -errno when the flow cannot go on. */
+int device_received(struct flow *f, size_t n);
+
+/* What to hand to chan.send for the bytes at the flow's position: at most length of them. */
+const void *device_to_send(struct flow *f, size_t *length);
 
 #endif

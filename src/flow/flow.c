@@ -134,6 +134,15 @@ void flow_sock_options(const struct flow_options *o, bool client, struct sock_op
 	};
 }
 
+/* Sending from device memory: by completions, and by that NIC alone. */
+static void flow_sock_device(const struct run *r, struct sock_options *s)
+{
+	if (r->device.tx != DEVICE_DEVMEM)
+		return;
+	s->zerocopy = true;
+	s->device = r->device.nic;
+}
+
 static void flow_enliven(struct flow *f)
 {
 	struct run *r = f->lane->run;
@@ -148,17 +157,27 @@ static void flow_enliven(struct flow *f)
 int flow_attach(struct flow *f, int fd, struct err *e)
 {
 	const struct flow_options *o = f->lane->run->options;
-	enum chan_path send = o->zerocopy && f->writes ? CHAN_ZEROCOPY : CHAN_PLAIN;
-	enum chan_path recv = !f->reads		? CHAN_PLAIN
-			      : o->skip_rx_copy ? CHAN_DISCARD
-			      : o->rx_zerocopy	? CHAN_MAPPED
-						: CHAN_PLAIN;
+	const struct device_nic *device = &f->lane->run->device;
+	enum chan_path send = CHAN_PLAIN, recv = CHAN_PLAIN;
 	int ret;
 
+	if (f->writes && device->tx == DEVICE_DEVMEM)
+		send = CHAN_DEVMEM;
+	else if (f->writes && o->zerocopy)
+		send = CHAN_ZEROCOPY;
+	if (f->reads && device->rx == DEVICE_DEVMEM)
+		recv = CHAN_DEVMEM;
+	else if (f->reads && o->skip_rx_copy)
+		recv = CHAN_DISCARD;
+	else if (f->reads && o->rx_zerocopy)
+		recv = CHAN_MAPPED;
 	ret = chan_init(&f->chan, fd, send, recv, f->lane->rx.bytes, e);
-	if (!ret)
-		flow_enliven(f);
-	return ret;
+	if (ret)
+		return ret;
+	f->chan.send_dmabuf = f->lane->device.tx_binding.id;
+	f->chan.devmem = recv == CHAN_DEVMEM ? &f->lane->device.devmem : NULL;
+	flow_enliven(f);
+	return 0;
 }
 
 void flow_watch(struct flow *f, uint32_t events)
@@ -261,6 +280,7 @@ int flow_connect_start(struct flow *f, struct err *e)
 
 	flow_data_address(f->lane->run, f->id, &addr);
 	flow_sock_options(f->lane->run->options, true, &options);
+	flow_sock_device(f->lane->run, &options);
 	/* A port given by number may still be in TIME_WAIT from the run before. */
 	options.reuse_address |= f->has_local;
 	return sock_connect_start(&addr, f->has_local ? &f->local : NULL, &options, e);
@@ -367,6 +387,7 @@ int lane_adopt(struct lane *l, int fd, uint32_t id, uint64_t early_bytes, struct
 	int ret;
 
 	flow_sock_options(l->run->options, false, &options);
+	flow_sock_device(l->run, &options);
 	ret = sock_set_before(fd, &options, e);
 	if (!ret)
 		ret = sock_set_after(fd, &options, e);

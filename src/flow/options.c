@@ -268,7 +268,8 @@ static int check_cpus(const char *list, struct err *e)
 }
 
 /* What the flags of neper's tcpd branch mean in weir's own. */
-static void options_from_tcpd(struct flow_options *o, const struct opt_given *given, enum workload w)
+static void options_from_tcpd(
+	struct flow_options *o, const struct opt_given *given, enum workload w)
 {
 	const struct opt_table *t = &flow_option_table[w];
 

@@ -59,7 +59,8 @@ struct flow_options {
 	uint64_t mem_size;
 	bool rx_copy;
 	/* the same in neper's tcpd branch */
-	const char *tcpd_nic_pci_addr, *tcpd_gpu_pci_addr, *tcpd_link_name, *tcpd_src_ip, *tcpd_dst_ip;
+	const char *tcpd_nic_pci_addr, *tcpd_gpu_pci_addr, *tcpd_link_name, *tcpd_src_ip,
+		*tcpd_dst_ip;
 	uint64_t tcpd_phys_len;
 	int64_t queue_start, queue_num;
 	bool tcpd_validate, tcpd_rx_cpy;

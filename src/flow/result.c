@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flow/device.h"
+
 #define FLOWS_MAX     100000u
 #define INTERVALS_MAX 200000u
 
@@ -53,6 +55,9 @@ static const struct field end_fields[] = {
 	END(U64, warmup_ns),
 	END(U64, window_ns),
 	END(U32, threads),
+	END(U32, memory),
+	END(U32, rx_path),
+	END(U32, tx_path),
 	END(U64, user_ns),
 	END(U64, system_ns),
 	END(F64, busiest_thread),
@@ -90,6 +95,10 @@ static const struct field flow_fields[] = {
 	FLOW(U32, zerocopy_sent),
 	FLOW(U32, zerocopy_copied),
 	FLOW(U64, mapped_bytes),
+	FLOW(U64, dmabuf_bytes),
+	FLOW(U64, linear_bytes),
+	FLOW(U64, plain_bytes),
+	FLOW(U64, fragments),
 	FLOW(U64, wrong_calls),
 	FLOW(U64, wrong_bytes_at),
 	TCP(U32, rtt_us),
@@ -365,6 +374,8 @@ int result_decode(struct end_result *r, char *text, struct err *e)
 		else if (!strcmp(kind, "fact"))
 			ret = decode_fact(r, line, e);
 	}
+	if (r->memory > MEMORY_CUDA || r->rx_path > DEVICE_STAGED || r->tx_path > DEVICE_STAGED)
+		r->memory = r->rx_path = r->tx_path = 0;
 	r->has_latency = r->latency && r->latency->count;
 	r->valid = r->valid && r->window_ns;
 	if (ret)

@@ -66,6 +66,10 @@ struct flow_result {
 	struct tcp_limits limits;
 	uint32_t zerocopy_sent, zerocopy_copied;
 	uint64_t mapped_bytes;
+	uint64_t dmabuf_bytes; /* device memory: received by the NIC into it, */
+	uint64_t linear_bytes; /* split off badly and copied, */
+	uint64_t plain_bytes;  /* or steered badly and copied */
+	uint64_t fragments;
 	uint64_t wrong_calls;	 /* --validate: receives with wrong bytes in them, the whole run */
 	uint64_t wrong_bytes_at; /* position in the stream of the first wrong byte */
 	int error;		 /* positive errno when the flow ended early */
@@ -88,8 +92,9 @@ struct end_result {
 	uint64_t warmup_ns, window_ns;
 	struct flow_counts counts;
 	uint32_t threads;
-	uint64_t user_ns, system_ns; /* CPU time of the worker threads in the window */
-	double busiest_thread;	     /* share of one CPU, 0 to 1 */
+	uint32_t memory, rx_path, tx_path; /* enum flow_memory, enum device_path */
+	uint64_t user_ns, system_ns;	   /* CPU time of the worker threads in the window */
+	double busiest_thread;		   /* share of one CPU, 0 to 1 */
 	bool has_latency;
 	struct hist
 		*latency; /* from the intended start or, without a schedule, the send; or NULL */

@@ -104,10 +104,12 @@ int run_init(struct run *r, enum workload w, const struct flow_options *o, struc
 	if (r->bell < 0)
 		return err_set(e, errno, "cannot make an eventfd: %m");
 	r->validates = w == WORKLOAD_STREAM && o->validate;
-	if (r->validates)
+	if (r->validates || o->memory != MEMORY_HOST) {
 		ret = pattern_init(&r->pattern,
-			o->validate == VALIDATE_SEEDED ? PATTERN_SEEDED : PATTERN_PUBLISHED,
-			PATTERN_SEED, o->validate_cycle, e);
+			o->validate == VALIDATE_PUBLISHED ? PATTERN_PUBLISHED : PATTERN_SEEDED,
+			PATTERN_SEED, r->validates ? o->validate_cycle : o->buffer_size, e);
+		r->has_pattern = true;
+	}
 	r->lanes = ret ? NULL : calloc(count, sizeof(*r->lanes));
 	if (!ret && !r->lanes)
 		ret = err_set(e, ENOMEM, "no memory for %u threads", count);
@@ -144,8 +146,33 @@ static void lane_free(struct lane *l)
 	free(l->interval);
 	free(l->latency);
 	free(l->service);
+	device_close(&l->device);
 	region_free(&l->rx);
 	region_free(&l->tx);
+}
+
+int run_open_device(struct run *r, const struct sock_addr *local, struct err *e)
+{
+	int ret;
+
+	if (r->options->memory == MEMORY_HOST)
+		return 0;
+	ret = device_nic_open(&r->device, r, local, e);
+	for (uint32_t i = 0; !ret && i < r->lane_count; i++)
+		ret = device_open(&r->lanes[i].device, &r->lanes[i], e);
+	return ret;
+}
+
+int run_steer(struct run *r, struct err *e)
+{
+	int ret = 0;
+
+	if (r->device.rx != DEVICE_DEVMEM)
+		return 0;
+	for (uint32_t i = 0; i < r->lane_count; i++)
+		for (const struct flow *f = r->lanes[i].flows; !ret && f; f = f->next)
+			ret = device_steer(&r->device, f, e);
+	return ret ? ret : nic_plan_apply(&r->device.plan, e);
 }
 
 void run_free(struct run *r)
@@ -155,8 +182,9 @@ void run_free(struct run *r)
 			lane_free(&r->lanes[i]);
 	free(r->lanes);
 	r->lanes = NULL;
-	if (r->validates)
+	if (r->has_pattern)
 		pattern_free(&r->pattern);
+	device_nic_close(&r->device);
 	if (r->bell >= 0)
 		close(r->bell);
 	r->bell = -1;
@@ -232,6 +260,10 @@ static void collect_flow(
 	if (out->zerocopy_copied > out->zerocopy_sent)
 		out->zerocopy_copied = out->zerocopy_sent;
 	out->mapped_bytes = f->chan.mapped_bytes - f->chan_begin.mapped_bytes;
+	out->dmabuf_bytes = f->chan.dmabuf_bytes - f->chan_begin.dmabuf_bytes;
+	out->linear_bytes = f->chan.linear_bytes - f->chan_begin.linear_bytes;
+	out->plain_bytes = f->chan.plain_bytes - f->chan_begin.plain_bytes;
+	out->fragments = f->chan.fragments - f->chan_begin.fragments;
 	out->wrong_calls = f->wrong_calls;
 	out->wrong_bytes_at = f->wrong_bytes_at;
 	out->sample_count = l->sample_count;
@@ -359,6 +391,9 @@ int run_collect(struct run *r, struct end_result *out, struct err *e)
 	out->client = r->client;
 	out->warmup_ns = r->warmup_ns;
 	out->threads = r->lane_count;
+	out->memory = r->options->memory;
+	out->rx_path = r->device.rx;
+	out->tx_path = r->device.tx;
 	for (uint32_t i = 0; i < r->lane_count; i++)
 		flows += r->lanes[i].flow_count;
 	if (r->lanes[0].latency)

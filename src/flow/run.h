@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/hist.h"
 #include "base/loop.h"
+#include "flow/device.h"
 #include "flow/options.h"
 #include "flow/result.h"
 #include "flow/wire.h"
@@ -109,6 +110,7 @@ struct lane {
 	struct flow_counts retired; /* of flows that are gone (crr server) */
 	struct flow_counts now;	    /* for run_counts() */
 	struct region rx, tx;
+	struct device device; /* --mem udmabuf, cuda */
 	bool started, window_open, finished, stopped;
 	uint64_t window_ns; /* absolute: when the window opened */
 	struct loop_timer tick;
@@ -144,14 +146,20 @@ struct run {
 	_Atomic int first_error; /* positive errno of the first flow that broke */
 	uint32_t flow_count, lane_count;
 	struct lane *lanes;
-	struct pattern pattern; /* --validate: what the payload looks like */
-	bool validates;
+	struct pattern pattern; /* what the payload looks like, and whether it is checked */
+	bool has_pattern, validates;
+	struct device_nic device;
 };
 
 /* Deal a run over count workers. options must outlive it. */
 int run_init(struct run *r, enum workload w, const struct flow_options *options,
 	struct worker **workers, uint32_t count, struct err *e);
 void run_free(struct run *r);
+
+/* With --mem udmabuf or cuda: memory for each lane, bound to the NIC of this local address. And, when
+ * all flows are there and before any data: their steering. Both from the control thread. */
+int run_open_device(struct run *r, const struct sock_addr *local, struct err *e);
+int run_steer(struct run *r, struct err *e);
 
 void run_start(struct run *r);
 /* All lanes reached their end, or the transactions are done, or no flow is alive. */

@@ -67,7 +67,7 @@ static int session_prepare(struct session *s, uint32_t threads, struct err *e)
 	s->outcome.run = &s->run;
 	s->outcome.invalid_secret_count = s->server->invalid_secrets;
 	outcome_describe(&s->outcome, s->control[0]);
-	return 0;
+	return run_open_device(&s->run, &s->outcome.local_address, e);
 }
 
 static void session_tell_started(struct session *s)
@@ -339,6 +339,8 @@ static void session_weir(struct session *s)
 		ret = session_agree(s, &e);
 	if (!ret)
 		ret = session_gather(s, &e);
+	if (!ret)
+		ret = run_steer(&s->run, &e);
 	if (ret) {
 		session_give_up(s, &e);
 		return;
@@ -350,7 +352,7 @@ static void session_weir(struct session *s)
 		ret = session_watch(s, &e);
 	if (!ret)
 		session_await_end(s);
-	if (session_collect(s, &e))
+	if (session_collect(s, ret ? &e : NULL))
 		return;
 	if (!ret)
 		session_send_result(s, &e);

@@ -33,21 +33,24 @@ static void stream_validate(struct flow *f, const char *data, size_t bytes)
 
 static void stream_receive(struct flow *f)
 {
-	struct region *rx = &f->lane->rx;
+	char *data = device_stage(f->lane);
 	size_t length = f->lane->run->options->buffer_size;
 	size_t turn = 0;
 
 	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
-		ssize_t n = f->chan.recv(&f->chan, rx->data, length);
+		ssize_t n = f->chan.recv(&f->chan, data, length);
+		int ret = 0;
 
 		if (n == -EAGAIN)
 			return;
-		if (n <= 0) {
-			flow_end(f, (int)-n);
+		if (n > 0 && f->lane->run->device.rx)
+			ret = device_received(f, (size_t)n);
+		else if (n > 0 && f->lane->run->validates)
+			stream_validate(f, data, (size_t)n);
+		if (n <= 0 || ret) {
+			flow_end(f, ret ? -ret : (int)-n);
 			return;
 		}
-		if (f->lane->run->validates)
-			stream_validate(f, rx->data, (size_t)n);
 		f->counts.rx_bytes += (uint64_t)n;
 		f->counts.rx_calls++;
 		turn += (size_t)n;
@@ -67,9 +70,18 @@ static void stream_due(struct loop *loop, struct loop_timer *timer)
 	flow_watch(f, stream_events(f, true));
 }
 
+static const void *stream_to_send(struct flow *f, size_t *length)
+{
+	const struct run *r = f->lane->run;
+
+	if (r->device.tx)
+		return device_to_send(f, length);
+	return f->lane->tx.data +
+	       (r->validates ? f->counts.tx_bytes % r->options->validate_cycle : 0);
+}
+
 static void stream_send(struct flow *f)
 {
-	struct region *tx = &f->lane->tx;
 	const struct flow_options *o = f->lane->run->options;
 	int flags = o->no_cork ? 0 : MSG_MORE;
 	size_t turn = 0;
@@ -77,8 +89,9 @@ static void stream_send(struct flow *f)
 	if (f->lane->stopped)
 		return;
 	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
-		size_t at = f->lane->run->validates ? f->counts.tx_bytes % o->validate_cycle : 0;
-		ssize_t n = f->chan.send(&f->chan, tx->data + at, o->buffer_size, flags);
+		size_t length = o->buffer_size;
+		const void *data = stream_to_send(f, &length);
+		ssize_t n = f->chan.send(&f->chan, data, length, flags);
 
 		if (n == -EAGAIN)
 			return;

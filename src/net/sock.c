@@ -140,6 +140,10 @@ int sock_set_before(int fd, const struct sock_options *o, struct err *e)
 	if (!ret && o->busy_poll_us)
 		ret = set_int(
 			fd, SOL_SOCKET, SO_BUSY_POLL, (int)o->busy_poll_us, "busy polling", e);
+	if (!ret && o->device &&
+		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, o->device,
+			(socklen_t)strlen(o->device)) < 0)
+		ret = err_set(e, errno, "cannot bind a connection to %s: %m", o->device);
 	if (!ret && o->no_delay)
 		ret = set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY", e);
 	if (!ret && o->reset_on_close &&

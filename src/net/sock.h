@@ -51,6 +51,7 @@ struct sock_options {
 	int64_t tx_delay_us;	  /* TCP_TX_DELAY */
 	uint64_t max_pacing_rate; /* bytes/s */
 	const char *congestion_control;
+	const char *device;   /* SO_BINDTODEVICE */
 	int64_t busy_poll_us; /* SO_BUSY_POLL */
 };
 

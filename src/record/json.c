@@ -179,6 +179,10 @@ static void emit_flow(const struct flow_result *flow, struct out *o)
 	out_u64(o, "zerocopy_sent", NULL, flow->zerocopy_sent);
 	out_u64(o, "zerocopy_copied", NULL, flow->zerocopy_copied);
 	out_u64(o, "mapped_bytes", NULL, flow->mapped_bytes);
+	out_u64(o, "dmabuf_bytes", NULL, flow->dmabuf_bytes);
+	out_u64(o, "linear_bytes", NULL, flow->linear_bytes);
+	out_u64(o, "plain_bytes", NULL, flow->plain_bytes);
+	out_u64(o, "fragments", NULL, flow->fragments);
 	out_u64(o, "wrong_calls", NULL, flow->wrong_calls);
 	if (flow->wrong_calls)
 		out_u64(o, "wrong_bytes_at", NULL, flow->wrong_bytes_at);
@@ -213,6 +217,9 @@ static void emit_end(const struct record *rec, const char *key, const struct end
 	out_str(o, "role", NULL, client ? "client" : "server");
 	out_bool(o, "complete", NULL, end->valid && end->complete);
 	out_u64(o, "threads", NULL, end->threads);
+	out_str(o, "memory", NULL, device_memory_name[end->memory]);
+	out_str(o, "rx_path", NULL, device_path_name[end->rx_path]);
+	out_str(o, "tx_path", NULL, device_path_name[end->tx_path]);
 	out_u64(o, "warmup_ns", NULL, end->warmup_ns);
 	out_u64(o, "window_ns", NULL, end->window_ns);
 	emit_counts(&end->counts, o);

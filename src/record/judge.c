@@ -257,6 +257,31 @@ static void judge_mapped(struct record *rec, const struct figures *f)
 			share * 100);
 }
 
+/* A device-memory run whose payload went through host memory is not what was asked for. */
+static void judge_devmem(struct record *rec, const struct figures *f)
+{
+	const struct end_result *const ends[] = { f->client, f->server };
+
+	for (int i = 0; i < 2; i++) {
+		if (!ends[i] || ends[i]->rx_path != DEVICE_DEVMEM)
+			continue;
+		for (uint32_t k = 0; k < ends[i]->flow_count; k++) {
+			const struct flow_result *flow = &ends[i]->flows[k];
+			uint64_t host = flow->plain_bytes + flow->linear_bytes;
+
+			if (!host)
+				continue;
+			finding(rec, "devmem_missed", FINDING_WARNING,
+				"%.2g %% of flow %u landed in the %s's host memory: %s",
+				100.0 * (double)host / (double)(host + flow->dmabuf_bytes),
+				flow->id, figures_role(f, ends[i]),
+				flow->plain_bytes > flow->linear_bytes
+					? "it came through an ordinary queue, so steering missed it"
+					: "header split left it with the headers");
+		}
+	}
+}
+
 static void judge_payload(struct record *rec, const struct figures *f)
 {
 	const struct end_result *const ends[] = { f->client, f->server };
@@ -344,6 +369,7 @@ void record_judge(struct record *rec)
 		judge_retransmits,
 		judge_zerocopy,
 		judge_mapped,
+		judge_devmem,
 		judge_payload,
 		judge_cpu,
 		judge_limits,

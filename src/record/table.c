@@ -27,6 +27,29 @@ char *table_rtt(char buf[UNITS_TEXT], double rtt_us)
 	return buf;
 }
 
+/* "host memory", or what each end has and how its bytes get there. */
+static void emit_memory(const struct record *rec, struct out *o)
+{
+	const struct end_result *const ends[] = { rec->local, rec->remote };
+
+	if (!rec->local->memory && !rec->remote->memory) {
+		out_text(o, ", host memory\n");
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		const struct end_result *end = ends[i];
+		uint32_t path = end->rx_path ? end->rx_path : end->tx_path;
+
+		if (!end->valid)
+			continue;
+		out_text(o, ", %s %s", end->client ? "client" : "server",
+			device_memory_name[end->memory]);
+		if (path)
+			out_text(o, " (%s)", device_path_name[path]);
+	}
+	out_text(o, " memory\n");
+}
+
 static void emit_sizes(const struct record *rec, struct out *o)
 {
 	const struct flow_options *opt = rec->options;
@@ -40,7 +63,7 @@ static void emit_sizes(const struct record *rec, struct out *o)
 			units_format_bytes(b, (double)opt->response_size));
 	if (opt->outstanding > 1)
 		out_text(o, ", %" PRId64 " under way per flow", opt->outstanding);
-	out_text(o, ", %s memory\n", opt->memory == MEMORY_HOST ? "host" : "device");
+	emit_memory(rec, o);
 }
 
 static void emit_threads(const struct figures *f, struct out *o)

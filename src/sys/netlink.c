@@ -141,7 +141,8 @@ static int refusal(struct netlink *n, const struct nlmsghdr *head)
 		skip += MNL_ALIGN(why->msg.nlmsg_len - sizeof(why->msg));
 	if (skip > mnl_nlmsg_get_payload_len(head))
 		return why->error;
-	mnl_attr_for_each(a, head, skip) {
+	mnl_attr_for_each(a, head, skip)
+	{
 		if (mnl_attr_get_type(a) != NLMSGERR_ATTR_MSG)
 			continue;
 		strncpy(n->said, netlink_text(a), sizeof(n->said) - 1);
@@ -209,7 +210,8 @@ static int talk(struct netlink *n, struct netlink_request *r, netlink_take_fn *t
 
 	n->said[0] = '\0';
 	if (r->too_long)
-		return err_set(e, E2BIG, "the request is longer than %d bytes", NETLINK_REQUEST_BYTES);
+		return err_set(
+			e, E2BIG, "the request is longer than %d bytes", NETLINK_REQUEST_BYTES);
 	r->head.nlmsg_seq = ++n->sequence;
 	ret = mnl_socket_sendto(n->socket, r->room, r->head.nlmsg_len) < 0 ? -errno : 0;
 	if (!ret)

@@ -245,8 +245,8 @@ static int take_flags(const struct nlattr *const *attr, void *context)
 	return add_all(context, attr[ETHTOOL_A_PRIVFLAGS_FLAGS], true);
 }
 
-int nic_bits_read(struct nic_bit **bits, size_t *count, const char *nic, enum nic_bits set,
-	struct err *e)
+int nic_bits_read(
+	struct nic_bit **bits, size_t *count, const char *nic, enum nic_bits set, struct err *e)
 {
 	bool features = set == NIC_FEATURES;
 	struct bit_list list = { 0 };
@@ -260,8 +260,10 @@ int nic_bits_read(struct nic_bit **bits, size_t *count, const char *nic, enum ni
 		return ret;
 	ret = answer(&q, features ? take_features : take_flags, &list, "read",
 		features ? "the features" : "the private flags", nic, e);
-	if (ret == -EOPNOTSUPP && !features)
+	if (ret == -EOPNOTSUPP && !features) {
+		err_clear(e);
 		ret = 0;
+	}
 	if (ret) {
 		free(list.bit);
 		return ret;
@@ -302,8 +304,8 @@ int nic_bit_set(const char *nic, enum nic_bits set, const char *name, bool on, s
 	ret = ask(&q, nic, features ? ETHTOOL_MSG_FEATURES_SET : ETHTOOL_MSG_PRIVFLAGS_SET, e);
 	if (ret)
 		return ret;
-	bitset = netlink_nest(&q.request,
-		features ? ETHTOOL_A_FEATURES_WANTED : ETHTOOL_A_PRIVFLAGS_FLAGS);
+	bitset = netlink_nest(
+		&q.request, features ? ETHTOOL_A_FEATURES_WANTED : ETHTOOL_A_PRIVFLAGS_FLAGS);
 	bits = netlink_nest(&q.request, ETHTOOL_A_BITSET_BITS);
 	bit = netlink_nest(&q.request, ETHTOOL_A_BITSET_BITS_BIT);
 	netlink_put_text(&q.request, ETHTOOL_A_BITSET_BIT_NAME, name);

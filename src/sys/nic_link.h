@@ -39,7 +39,8 @@ enum nic_channel { NIC_CHANNEL_RX, NIC_CHANNEL_TX, NIC_CHANNEL_OTHER, NIC_CHANNE
 #define NIC_CHANNELS 4
 
 struct nic_channels {
-	uint32_t count[NIC_CHANNELS], max[NIC_CHANNELS]; /* max 0: the driver has none of that kind */
+	uint32_t count[NIC_CHANNELS],
+		max[NIC_CHANNELS]; /* max 0: the driver has none of that kind */
 };
 
 extern const char *const nic_channel_name[NIC_CHANNELS]; /* "rx", "tx", "other", "combined" */
@@ -59,8 +60,8 @@ struct nic_bit {
 
 /* All of them, in the driver's order; none for a driver without private flags. The caller frees the
  * array by free(). */
-int nic_bits_read(struct nic_bit **bits, size_t *count, const char *nic, enum nic_bits set,
-	struct err *e);
+int nic_bits_read(
+	struct nic_bit **bits, size_t *count, const char *nic, enum nic_bits set, struct err *e);
 /* One by its name. -ENOENT when there is none. */
 int nic_bit_find(
 	struct nic_bit *bit, const char *nic, enum nic_bits set, const char *name, struct err *e);

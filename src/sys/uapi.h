@@ -42,7 +42,7 @@ enum {
 	UAPI_QUEUE_XSK = 7,
 };
 
-enum { UAPI_NAPI_IFINDEX = 1, UAPI_NAPI_ID = 2, UAPI_NAPI_IRQ = 3 };
+enum { UAPI_NAPI_ID = 2, UAPI_NAPI_IRQ = 3 };
 
 enum {
 	UAPI_PAGE_POOL_ID = 1,

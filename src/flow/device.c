@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "flow/device.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "flow/run.h"
+#include "sys/nic.h"
+#include "sys/nic_devmem.h"
+#include "sys/nic_rss.h"
+#include "sys/nic_rule.h"
+
+const char *const device_path_name[] = { "host", "devmem", "staged" };
+const char *const device_memory_name[] = { "host", "udmabuf", "cuda" };
+
+/* The NIC */
+
+static int find_nic(struct device_nic *n, const struct flow_options *o,
+	const struct sock_addr *local, struct err *e)
+{
+	struct nic nic;
+	int ret;
+
+	if (!o->nic)
+		ret = nic_for_address(&nic, (const struct sockaddr *)&local->storage, e);
+	else if (strchr(o->nic, ':'))
+		ret = nic_for_pci(&nic, o->nic, e);
+	else
+		ret = nic_for_name(&nic, o->nic, e);
+	if (ret)
+		return ret;
+	snprintf(n->nic, sizeof(n->nic), "%s", nic.name);
+	return 0;
+}
+
+/* The queues that were asked for, or the last quarter of those there are: the first ones serve
+ * everything else on the host. */
+static int choose_queues(struct device_nic *n, const struct flow_options *o, struct err *e)
+{
+	uint32_t count, first, last;
+	int ret;
+
+	if (o->queues)
+		return cpus_parse(&n->queues, o->queues, e) ? err_prefix(e, "--queues") : 0;
+	cpus_clear(&n->queues);
+	if (o->queues_given) {
+		first = (uint32_t)o->queue_start;
+		last = first + (uint32_t)o->queue_num;
+	} else {
+		ret = nic_rss_queues(n->nic, &count, e);
+		if (ret)
+			return ret;
+		if (count < 2) {
+			err_set(e, EOPNOTSUPP,
+				"%s has one receive queue: none is left for device memory", n->nic);
+			err_hint(e, "give it more: ethtool -L %s combined 8", n->nic);
+			return -EOPNOTSUPP;
+		}
+		first = count - (count >= 4 ? count / 4 : 1);
+		last = count;
+	}
+	for (uint32_t q = first; q < last; q++)
+		cpus_add(&n->queues, (int)q);
+	return 0;
+}
+
+/* Which way bytes go. "auto" takes device memory where the NIC has it; what was asked for by name is
+ * tried, and refused with the reason when it fails. */
+static void choose_paths(struct device_nic *n, const struct run *r)
+{
+	const struct flow_options *o = r->options;
+	enum device_path path = DEVICE_DEVMEM;
+	int can = o->path == PATH_AUTO ? nic_bind_probe(n->nic, NULL) : 0;
+
+	/* Other refusals speak of settings, which are ours to make. */
+	if (o->path == PATH_STAGED || can == -EOPNOTSUPP || can == -ENOTSUP || can == -EPERM)
+		path = DEVICE_STAGED;
+	n->rx = flow_options_reads(o, r->workload) ? path : DEVICE_NONE;
+	n->tx = flow_options_writes(o, r->workload) ? path : DEVICE_NONE;
+}
+
+int device_nic_open(
+	struct device_nic *n, const struct run *r, const struct sock_addr *local, struct err *e)
+{
+	struct nic_devmem_want want = { 0 };
+	int ret;
+
+	memset(n, 0, sizeof(*n));
+	if (r->options->memory == MEMORY_HOST)
+		return 0;
+	ret = find_nic(n, r->options, local, e);
+	if (ret)
+		return ret;
+	choose_paths(n, r);
+	if (n->rx != DEVICE_DEVMEM)
+		return 0;
+	ret = choose_queues(n, r->options, e);
+	if (!ret && (uint32_t)n->queues.count < r->lane_count) {
+		err_set(e, EINVAL, "%u threads need a receive queue each, and %s gives %d",
+			r->lane_count, n->nic, n->queues.count);
+		ret = -EINVAL;
+		err_hint(e, "name more with --queues, or use fewer threads (-T)");
+	}
+	if (!ret)
+		ret = nic_plan_open(&n->plan, n->nic, false, e);
+	if (ret)
+		return ret;
+	n->planned = true;
+	want.queues = n->queues;
+	ret = nic_devmem_plan(&n->plan, &want, e);
+	if (!ret)
+		ret = nic_plan_apply(&n->plan, e);
+	if (ret)
+		device_nic_close(n);
+	return ret;
+}
+
+void device_nic_close(struct device_nic *n)
+{
+	struct err e = { 0 };
+
+	if (n->planned && nic_plan_close(&n->plan, &e))
+		log_error_err(&e);
+	n->planned = false;
+}
+
+static void rule_address(const struct sock_addr *addr, uint8_t ip[16], bool *ipv6, uint16_t *port)
+{
+	char text[SOCK_ADDR_TEXT];
+	struct in_addr v4;
+
+	*port = sock_addr_port(addr);
+	/* An IPv4 address mapped into IPv6 is IPv4 on the wire. */
+	*ipv6 = inet_pton(AF_INET, sock_addr_text(addr, false, text), &v4) != 1;
+	if (*ipv6)
+		memcpy(ip, &((const struct sockaddr_in6 *)&addr->storage)->sin6_addr, 16);
+	else
+		memcpy(ip, &v4, sizeof(v4));
+}
+
+int device_steer(struct device_nic *n, const struct flow *f, struct err *e)
+{
+	const struct cpus *queues = &f->lane->device.queues;
+	struct nic_rule rule = { .known = true, .has_src_ip = true, .has_dst_ip = true };
+	struct sock_addr local, peer;
+	char key[NIC_RULE_TEXT], queue[32];
+	int ret;
+
+	if (n->rx != DEVICE_DEVMEM || !f->reads || !f->alive)
+		return 0;
+	ret = sock_local(f->chan.fd, &local);
+	if (!ret)
+		ret = sock_peer(f->chan.fd, &peer);
+	if (ret)
+		return err_set(e, -ret, "cannot steer flow %u: %s", f->id, strerror(-ret));
+	rule_address(&peer, rule.src_ip, &rule.ipv6, &rule.src_port);
+	rule_address(&local, rule.dst_ip, &rule.ipv6, &rule.dst_port);
+	snprintf(queue, sizeof(queue), "queue %d",
+		cpus_nth(
+			queues, (int)(f->id / f->lane->run->lane_count % (uint32_t)queues->count)));
+	ret = nic_plan_add(&n->plan, NIC_KIND_RULE, nic_rule_text(&rule, key), queue, e);
+	return ret;
+}
+
+/* The memory of a lane */
+
+static int device_alloc(struct region *r, const struct flow_options *o, size_t bytes, struct err *e)
+{
+	struct mem_where where = { .kind = o->memory == MEMORY_CUDA ? MEM_CUDA : MEM_UDMABUF,
+		.gpu = o->gpu };
+
+	return region_alloc_in(r, &where, bytes, e);
+}
+
+/* Every lane_count-th of the run's queues. */
+static void device_queues(struct device *d, const struct lane *l)
+{
+	const struct cpus *all = &l->run->device.queues;
+
+	cpus_clear(&d->queues);
+	for (int i = (int)l->index; i < all->count; i += (int)l->run->lane_count)
+		cpus_add(&d->queues, cpus_nth(all, i));
+}
+
+static int device_open_rx(struct device *d, const struct lane *l, struct err *e)
+{
+	const struct flow_options *o = l->run->options;
+	int ret, fd;
+
+	ret = device_alloc(&d->rx, o, o->mem_size, e);
+	if (!ret && o->rx_copy)
+		ret = device_alloc(&d->gathered, o, o->buffer_size, e);
+	if (ret || l->run->device.rx != DEVICE_DEVMEM)
+		return ret;
+	device_queues(d, l);
+	d->list = calloc(DEVMEM_FRAGMENTS, sizeof(*d->list));
+	if (!d->list)
+		return err_set(e, ENOMEM, "no memory for %d fragments", DEVMEM_FRAGMENTS);
+	ret = region_dmabuf(&d->rx, &fd, e);
+	if (!ret)
+		ret = nic_bind_rx(&d->rx_binding, l->run->device.nic, &d->queues, fd, e);
+	if (!ret)
+		ret = devmem_rx_init(&d->devmem, d->rx_binding.id, e);
+	return ret;
+}
+
+static int device_open_tx(struct device *d, struct lane *l, struct err *e)
+{
+	struct run *r = l->run;
+	const struct flow_options *o = r->options;
+	uint64_t cycle = r->validates ? o->validate_cycle : o->buffer_size;
+	int ret, fd;
+
+	if (o->mem_size < cycle + o->buffer_size) {
+		err_set(e, EINVAL,
+			"--mem-size %llu does not hold a cycle of %llu bytes and a call of %llu",
+			(unsigned long long)o->mem_size, (unsigned long long)cycle,
+			(unsigned long long)o->buffer_size);
+		return -EINVAL;
+	}
+	ret = device_alloc(&d->tx, o, o->mem_size, e);
+	if (ret)
+		return ret;
+	d->ring_bytes = (o->mem_size - o->buffer_size) / cycle * cycle;
+	ret = region_fill(&d->tx, &r->pattern, 0, o->mem_size, 0, e);
+	if (ret || r->device.tx != DEVICE_DEVMEM)
+		return ret;
+	ret = region_dmabuf(&d->tx, &fd, e);
+	if (!ret)
+		ret = nic_bind_tx(&d->tx_binding, r->device.nic, fd, e);
+	/* Kernels and drivers that receive into device memory but do not send from it. */
+	if (ret == -EOPNOTSUPP && o->path == PATH_AUTO) {
+		r->device.tx = DEVICE_STAGED;
+		ret = 0;
+	}
+	return ret;
+}
+
+/* Between the socket and a GPU: a piece of pinned memory. */
+static int device_open_stage(struct device *d, const struct lane *l, struct err *e)
+{
+	const struct flow_options *o = l->run->options;
+	struct mem_where where = { .kind = MEM_PINNED, .gpu = o->gpu };
+
+	if (o->memory != MEMORY_CUDA)
+		return 0;
+	return region_alloc_in(&d->stage, &where, o->buffer_size, e);
+}
+
+int device_open(struct device *d, struct lane *l, struct err *e)
+{
+	const struct device_nic *n = &l->run->device;
+	int ret = 0;
+
+	if (n->rx != DEVICE_NONE)
+		ret = device_open_rx(d, l, e);
+	if (!ret && n->tx != DEVICE_NONE)
+		ret = device_open_tx(d, l, e);
+	if (!ret && (n->rx == DEVICE_STAGED || n->tx == DEVICE_STAGED))
+		ret = device_open_stage(d, l, e);
+	return ret;
+}
+
+void device_close(struct device *d)
+{
+	nic_unbind(&d->rx_binding);
+	nic_unbind(&d->tx_binding);
+	devmem_rx_free(&d->devmem);
+	free(d->list);
+	d->list = NULL;
+	region_free(&d->rx);
+	region_free(&d->tx);
+	region_free(&d->gathered);
+	region_free(&d->stage);
+}
+
+/* Bytes */
+
+static void note_wrong(struct flow *f, uint64_t position)
+{
+	if (!f->wrong_calls++)
+		f->wrong_bytes_at = position;
+}
+
+/* What came as ordinary bytes, or as the linear part of a packet, lies in the lane's buffer. */
+static void check_host(struct flow *f, const char *data, size_t bytes, uint64_t position)
+{
+	struct pattern_mismatch wrong;
+
+	if (f->lane->run->validates &&
+		pattern_check(&f->lane->run->pattern, data, bytes, position, &wrong))
+		note_wrong(f, position + wrong.index);
+}
+
+static int use_fragments(struct flow *f)
+{
+	struct device *d = &f->lane->device;
+	const struct run *r = f->lane->run;
+	struct mem_mismatch wrong;
+	size_t count = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < d->devmem.count; i++) {
+		const struct devmem_fragment *frag = &d->devmem.fragment[i];
+		uint64_t position = f->counts.rx_bytes + frag->at;
+
+		if (frag->linear)
+			check_host(f, f->lane->rx.data + frag->offset, frag->bytes, position);
+		else
+			d->list[count++] =
+				(struct mem_fragment){ frag->offset, frag->bytes, position };
+	}
+	if (count && r->validates)
+		ret = region_check(&d->rx, &r->pattern, d->list, count, &wrong, NULL);
+	if (ret == -EBADMSG) {
+		note_wrong(f, d->list[wrong.fragment].stream_position + wrong.byte);
+		ret = 0;
+	}
+	if (!ret && count && r->options->rx_copy)
+		ret = region_gather(&d->rx, d->list, count, &d->gathered, f->counts.rx_bytes, NULL);
+	return ret;
+}
+
+char *device_stage(const struct lane *l)
+{
+	return l->device.stage.data ? l->device.stage.data : l->rx.data;
+}
+
+/* Into the region, in a ring; checked there. */
+static int use_staged(struct flow *f, size_t n)
+{
+	struct device *d = &f->lane->device;
+	const struct run *r = f->lane->run;
+	uint64_t room = d->rx.bytes - r->options->buffer_size;
+	struct mem_fragment piece = { room ? f->counts.rx_bytes % room : 0, (uint32_t)n,
+		f->counts.rx_bytes };
+	struct mem_mismatch wrong;
+	int ret;
+
+	ret = region_write(&d->rx, piece.region_offset, device_stage(f->lane), n, NULL);
+	if (!ret && r->validates)
+		ret = region_check(&d->rx, &r->pattern, &piece, 1, &wrong, NULL);
+	if (ret == -EBADMSG) {
+		note_wrong(f, f->counts.rx_bytes + wrong.byte);
+		ret = 0;
+	}
+	return ret;
+}
+
+int device_received(struct flow *f, size_t n)
+{
+	struct device *d = &f->lane->device;
+	int ret = 0;
+
+	if (f->lane->run->device.rx == DEVICE_STAGED)
+		return use_staged(f, n);
+	if (d->devmem.count)
+		ret = use_fragments(f);
+	else
+		check_host(f, f->lane->rx.data, n, f->counts.rx_bytes);
+	return ret ? ret : chan_release(&f->chan);
+}
+
+const void *device_to_send(struct flow *f, size_t *length)
+{
+	struct device *d = &f->lane->device;
+	uint64_t offset = f->counts.tx_bytes % d->ring_bytes;
+
+	(void)length;
+	if (f->lane->run->device.tx == DEVICE_DEVMEM)
+		return (const void *)(uintptr_t)offset;
+	if (d->tx.data)
+		return d->tx.data + offset;
+	if (region_read(&d->tx, offset, d->stage.data, *length, NULL))
+		*length = 0;
+	return d->stage.data;
+}
