@@ -259,8 +259,10 @@ static int loop_wait(struct loop *l)
 		return loop_look(l);
 	if (spin_worth(&l->spin))
 		count = loop_spin(l);
-	if (count || clock_ns() >= loop_next_due_ns(l))
+	if (count)
 		return count;
+	if (clock_ns() >= loop_next_due_ns(l))
+		return loop_look(l);
 	loop_arm(l);
 	return epoll_wait(l->epoll, l->batch, l->batch_size, -1);
 }

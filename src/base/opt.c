@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/opt.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -128,7 +129,8 @@ static int opt_store_int(const struct opt *opt, void *field, const char *value, 
 
 	errno = 0;
 	v = strtoll(value, &end, 10);
-	if (errno || end == value || *end || !opt_in_range(opt, (double)v))
+	if (errno || end == value || isspace((unsigned char)*value) || *end ||
+		!opt_in_range(opt, (double)v))
 		return opt_range_error(opt, value, e);
 	*(int64_t *)field = v;
 	return 0;
@@ -140,7 +142,8 @@ static int opt_store_number(const struct opt *opt, void *field, const char *valu
 	double v;
 
 	v = strtod(value, &end);
-	if (end == value || *end || !isfinite(v) || !opt_in_range(opt, v))
+	if (end == value || isspace((unsigned char)*value) || *end || !isfinite(v) ||
+		!opt_in_range(opt, v))
 		return opt_range_error(opt, value, e);
 	*(double *)field = v;
 	return 0;
@@ -188,7 +191,9 @@ int opt_set(const struct opt *opt, void *into, const char *value, struct err *e)
 
 	switch (opt->type) {
 	case OPT_BOOL:
-		*(bool *)field = value && strcmp(value, "0");
+		if (value && strcmp(value, "0") && strcmp(value, "1"))
+			return err_set(e, EINVAL, "--%s %s is neither 0 nor 1", opt->name, value);
+		*(bool *)field = value && *value == '1';
 		return 0;
 	case OPT_STRING:
 		*(const char **)field = value;
@@ -209,10 +214,21 @@ int opt_set(const struct opt *opt, void *into, const char *value, struct err *e)
 
 static int opt_defaults(const struct opt_table *t, void *into, struct err *e)
 {
+	static const size_t sizes[] = { [OPT_BOOL] = sizeof(bool),
+		[OPT_INT] = sizeof(int64_t),
+		[OPT_NUMBER] = sizeof(double),
+		[OPT_STRING] = sizeof(char *),
+		[OPT_SIZE] = sizeof(uint64_t),
+		[OPT_RATE] = sizeof(uint64_t),
+		[OPT_DURATION] = sizeof(uint64_t),
+		[OPT_CHOICE] = sizeof(int) };
 	int ret;
 
 	for (const struct opt *opt = t->opts; opt->name; opt++) {
-		if (!opt_known(t, opt) || !opt->initial)
+		if (!opt_known(t, opt))
+			continue;
+		memset((char *)into + opt->offset, 0, sizes[opt->type]);
+		if (!opt->initial)
 			continue;
 		ret = opt_set(opt, into, opt->initial, e);
 		if (ret)

@@ -31,10 +31,17 @@ struct arrival {
 	struct loop_timer patience;
 	struct server *server;
 	struct worker *worker;
+	struct arrival *next, **link; /* in the worker's door */
 	struct sock_addr peer;
 	uint64_t give_up_ns;
 	uint8_t bytes[WIRE_PREAMBLE_BYTES];
 	size_t have;
+};
+
+/* What a worker has open for newcomers: worker.owner. */
+struct door {
+	struct listener *listeners;
+	struct arrival *arrivals;
 };
 
 /* A flow on its way to the worker that will serve it. */
@@ -163,10 +170,14 @@ static bool arrival_neper(struct server *server, struct worker *here, int fd,
 	return s != NULL;
 }
 
+/* Take an arrival out of the loop and the door; its descriptor stays open. */
 static void arrival_end(struct arrival *a)
 {
 	loop_remove(&a->worker->loop, &a->in);
 	loop_timer_cancel(&a->worker->loop, &a->patience);
+	*a->link = a->next;
+	if (a->next)
+		a->next->link = a->link;
 }
 
 static void arrival_drop(struct arrival *a)
@@ -203,33 +214,52 @@ static void arrival_read(struct loop *loop, struct loop_fd *in, uint32_t events)
 	free(a);
 }
 
-/* It has said too little to be one of weir's. When nobody else waits for it, its preamble may still
- * be under way. */
+static void arrival_late(struct loop *loop, struct loop_timer *patience);
+
+/* Wait for what it says, or frees it. */
+static void arrival_begin(struct arrival *a, int fd)
+{
+	struct loop *loop = &a->worker->loop;
+	struct door *door = a->worker->owner;
+
+	if (loop_add(loop, &a->in, fd, EPOLLIN | EPOLLRDHUP, arrival_read, NULL)) {
+		close(fd);
+		free(a);
+		return;
+	}
+	a->next = door->arrivals;
+	a->link = &door->arrivals;
+	if (a->next)
+		a->next->link = &a->next;
+	door->arrivals = a;
+	loop_timer_set(loop, &a->patience, clock_ns() + PREAMBLE_TIMEOUT_NS, arrival_late);
+	arrival_read(loop, &a->in, EPOLLIN);
+}
+
+/* It has said too little to be one of weir's. When nobody else waits for it, its preamble may still be
+ * under way. */
 static void arrival_late(struct loop *loop, struct loop_timer *patience)
 {
 	struct arrival *a = container_of(patience, struct arrival, patience);
+	int fd = a->in.fd;
 
-	loop_remove(loop, &a->in);
-	if (arrival_neper(a->server, a->worker, a->in.fd, &a->peer, a->have)) {
+	(void)loop;
+	arrival_end(a);
+	if (arrival_neper(a->server, a->worker, fd, &a->peer, a->have)) {
 		free(a);
-		return;
-	}
-	if (clock_ns() > a->give_up_ns ||
-		loop_add(loop, &a->in, a->in.fd, EPOLLIN | EPOLLRDHUP, arrival_read, NULL)) {
-		close(a->in.fd);
+	} else if (clock_ns() > a->give_up_ns) {
+		close(fd);
 		free(a);
-		return;
+	} else {
+		arrival_begin(a, fd);
 	}
-	loop_timer_set(loop, &a->patience, clock_ns() + PREAMBLE_TIMEOUT_NS, arrival_late);
 }
 
 static void arrival_wait(struct listener *l, int fd, const struct sock_addr *peer)
 {
 	struct arrival *a = calloc(1, sizeof(*a));
 
-	if (!a ||
-		loop_add(&l->worker->loop, &a->in, fd, EPOLLIN | EPOLLRDHUP, arrival_read, NULL)) {
-		free(a);
+	if (!a) {
 		close(fd);
 		return;
 	}
@@ -237,9 +267,7 @@ static void arrival_wait(struct listener *l, int fd, const struct sock_addr *pee
 	a->worker = l->worker;
 	a->peer = *peer;
 	a->give_up_ns = clock_ns() + CONTROL_TIMEOUT_NS;
-	loop_timer_set(
-		&l->worker->loop, &a->patience, clock_ns() + PREAMBLE_TIMEOUT_NS, arrival_late);
-	arrival_read(&l->worker->loop, &a->in, EPOLLIN);
+	arrival_begin(a, fd);
 }
 
 static void listener_rested(struct loop *loop, struct loop_timer *rest)
@@ -281,7 +309,11 @@ int arrival_listen(struct server *s, struct worker *w, struct err *e)
 	struct sock_listen how = { .backlog = (int)s->options->listen_backlog,
 		.freebind = s->options->freebind,
 		.share_port = true };
+	struct door *door = calloc(1, sizeof(*door));
 
+	if (!door)
+		return err_set(e, ENOMEM, "no memory for a listener");
+	w->owner = door;
 	for (int64_t i = 0; i < s->options->num_ports; i++) {
 		struct listener *l = calloc(1, sizeof(*l));
 		struct sock_addr addr = s->address;
@@ -303,22 +335,29 @@ int arrival_listen(struct server *s, struct worker *w, struct err *e)
 			free(l);
 			return ret;
 		}
-		l->next = w->owner;
-		w->owner = l;
+		l->next = door->listeners;
+		door->listeners = l;
 	}
 	return 0;
 }
 
-void arrival_close(struct worker *w)
+void arrival_close(struct worker *w, void *unused)
 {
-	struct listener *l = w->owner;
+	struct door *door = w->owner;
+	struct listener *l = door ? door->listeners : NULL;
 
+	(void)unused;
 	while (l) {
 		struct listener *next = l->next;
 
+		loop_timer_cancel(&w->loop, &l->rest);
+		loop_forget(&w->loop, &l->in);
 		close(l->in.fd);
 		free(l);
 		l = next;
 	}
+	while (door && door->arrivals)
+		arrival_drop(door->arrivals);
+	free(door);
 	w->owner = NULL;
 }

@@ -76,8 +76,9 @@ static void crr_begin(struct flow *f, uint64_t now_ns)
 		loop_timer_set(&f->lane->worker->loop, &f->timer, f->next_ns, crr_due);
 		return;
 	}
-	if (!flow_may_issue(f))
+	if (!flow_may_issue(f, &f->requests[0]))
 		return;
+	f->in_flight = 1;
 	f->requests[0].sent_ns = now_ns;
 	f->requests[0].intended_ns = r->options->rate > 0 ? f->next_ns : now_ns;
 	f->next_ns += f->gap_ns;
@@ -139,6 +140,7 @@ static void crr_client_ready(struct loop *loop, struct loop_fd *io, uint32_t eve
 	if (f->got < f->lane->run->options->response_size)
 		return;
 	now_ns = clock_ns();
+	f->in_flight = 0;
 	flow_complete(f, &f->requests[0], now_ns);
 	flow_disconnect(f);
 	crr_begin(f, now_ns);

@@ -22,11 +22,10 @@ const struct flow_ops *flow_ops_of(const struct run *r)
 	return table[r->workload][r->client];
 }
 
-/* At a crr server flows come and go all the time: that one came, or that none is there, means
- * nothing. */
-static bool run_is_transient(const struct run *r)
+/* Requests that may be under way on a flow; crr has one. */
+static uint32_t flow_ring(const struct flow_options *o)
 {
-	return r->workload == WORKLOAD_CRR && !r->client;
+	return o->outstanding > 1 ? (uint32_t)o->outstanding : 1;
 }
 
 static int flow_alloc_client(struct flow *f, const struct flow_options *o, struct err *e)
@@ -208,6 +207,27 @@ void flow_disconnect(struct flow *f)
 	chan_close(&f->chan);
 }
 
+bool flow_may_issue(struct flow *f, struct rr_request *request)
+{
+	struct lane *l = f->lane;
+
+	request->counted = l->run->counted && l->window_open;
+	if (l->stopped)
+		return false;
+	return !request->counted || atomic_fetch_sub(&l->run->to_issue, 1) > 0;
+}
+
+/* Of the transactions that end the run, n are over or lost. */
+static void run_count_down(struct run *r, int64_t n, uint64_t now_ns)
+{
+	int64_t before = atomic_fetch_sub(&r->to_complete, n);
+
+	if (before <= 0 || before > n)
+		return;
+	r->end_ns = now_ns;
+	run_ring(r);
+}
+
 void flow_leave(struct flow *f)
 {
 	if (!f->alive)
@@ -230,6 +250,14 @@ void flow_end(struct flow *f, int error)
 		f->error = error ? error : ECONNRESET;
 		atomic_compare_exchange_strong(&l->run->first_error, &none, f->error);
 		tcp_state_read(f->chan.fd, &f->tcp_end);
+		/* What it had begun never ends: nobody must wait for it. */
+		for (; f->in_flight; f->in_flight--) {
+			const struct rr_request *lost = &f->requests[f->oldest];
+
+			f->oldest = (f->oldest + 1) % flow_ring(l->run->options);
+			if (lost->counted)
+				run_count_down(l->run, 1, clock_ns());
+		}
 	}
 	flow_leave(f);
 }
@@ -436,20 +464,14 @@ void flow_schedule(struct flow *f)
 	f->next_ns = f->lane->run->start_ns + (uint64_t)offset_ns;
 }
 
-bool flow_may_issue(struct flow *f)
-{
-	struct lane *l = f->lane;
-
-	if (l->stopped)
-		return false;
-	return !l->run->counted || atomic_fetch_sub(&l->run->to_issue, 1) > 0;
-}
-
 void flow_complete(struct flow *f, const struct rr_request *request, uint64_t now_ns)
 {
 	struct lane *l = f->lane;
 	uint64_t latency_ns = now_ns - request->intended_ns;
 
+	/* Begun in the warm-up of a run that counts: it would be one too many. */
+	if (l->run->counted && l->window_open && !request->counted)
+		return;
 	f->counts.transactions++;
 	hist_record(l->interval, latency_ns);
 	if (l->service && !l->finished)
@@ -461,8 +483,6 @@ void flow_complete(struct flow *f, const struct rr_request *request, uint64_t no
 		f->rtt_log[2 * (size_t)f->rtt_count + 1] = latency_ns;
 		f->rtt_count++;
 	}
-	if (l->run->counted && atomic_fetch_sub(&l->run->to_complete, 1) == 1) {
-		l->run->end_ns = now_ns;
-		run_ring(l->run);
-	}
+	if (request->counted)
+		run_count_down(l->run, 1, now_ns);
 }

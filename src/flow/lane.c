@@ -101,9 +101,14 @@ static void lane_open_window(struct lane *l, uint64_t now_ns)
 {
 	if (l->run->windows++ == 0)
 		run_usage(l->run, &l->run->usage_begin);
-	l->window_ns = now_ns;
+	/* All lanes count their intervals from the same moment, so that the n-th of each belong together,
+	 * also when this lane's first flow came late. */
+	l->window_ns = l->run->start_ns + l->run->warmup_ns;
 	l->window_sample = l->sample_count;
 	lane_sample(l, now_ns, false);
+	for (; l->window_ns + (l->ticks + 1) * l->run->interval_ns <= now_ns; l->ticks++)
+		if (!lane_sample(l, now_ns, false))
+			break;
 	l->window_open = true;
 	if (l->service)
 		hist_init(l->service);
@@ -128,6 +133,18 @@ static void lane_over(struct lane *l)
 	run_ring(l->run);
 }
 
+/* The samples that were due before the end, however late it is: every lane has the same number. */
+static void lane_end(struct lane *l, uint64_t now_ns)
+{
+	const struct run *r = l->run;
+
+	for (; l->window_ns + (l->ticks + 1) * r->interval_ns + r->interval_ns / 10 <= r->end_ns;
+		l->ticks++)
+		if (!lane_sample(l, now_ns, false))
+			break;
+	lane_sample(l, now_ns, true);
+}
+
 static void lane_arm(struct lane *l)
 {
 	uint64_t due_ns = l->window_ns + (l->ticks + 1) * l->run->interval_ns;
@@ -149,12 +166,12 @@ static void lane_tick(struct loop *loop, struct loop_timer *timer)
 	if (!l->window_open) {
 		lane_open_window(l, now_ns);
 	} else if (end_ns && now_ns >= end_ns) {
-		lane_sample(l, now_ns, true);
+		lane_end(l, now_ns);
 		lane_over(l);
 		return;
 	} else {
 		lane_sample(l, now_ns, false);
-		l->ticks = (now_ns - l->window_ns) / l->run->interval_ns;
+		l->ticks++;
 	}
 	lane_arm(l);
 }
@@ -200,7 +217,7 @@ static void lane_finish(struct worker *w, void *argument)
 	if (end_ns && end_ns < now_ns)
 		now_ns = end_ns;
 	if (l->window_open)
-		lane_sample(l, now_ns, true);
+		lane_end(l, now_ns);
 	lane_over(l);
 }
 
@@ -244,6 +261,11 @@ static void run_each(struct run *r, void (*act)(struct worker *w, void *lane))
 
 void run_finish(struct run *r)
 {
+	uint64_t now_ns = clock_ns();
+
+	/* One end for all lanes, also of a run that is cut short. */
+	if (!r->end_ns || r->end_ns > now_ns)
+		r->end_ns = now_ns;
 	run_each(r, lane_finish);
 }
 

@@ -223,6 +223,9 @@ static int check_conflicts(const struct flow_options *o, enum workload w, struct
 		return err_set(e, EINVAL, "--delay and --noburst exclude each other");
 	if (o->rate > 0 && (o->delay || o->noburst))
 		return err_set(e, EINVAL, "--rate excludes --delay and --noburst");
+	if (o->rate > 0 && o->rate < 0.001)
+		return err_set(e, EINVAL,
+			"--rate %g is less than one transaction in a thousand seconds", o->rate);
 	if (o->logtostderr && o->nolog)
 		return err_set(e, EINVAL, "--logtostderr and --nolog exclude each other");
 	if (o->pin_cpu && o->cpus)
@@ -238,7 +241,8 @@ static int check_conflicts(const struct flow_options *o, enum workload w, struct
 	if (o->control_port >= o->port && o->control_port < o->port + o->num_ports)
 		return err_set(e, EINVAL, "--control-port %lld is also a data port",
 			(long long)o->control_port);
-	if (o->test_length == 0 || (w == WORKLOAD_STREAM && o->test_length < 0)) {
+	if (o->test_length == 0 ||
+		(o->test_length < 0 && (w == WORKLOAD_STREAM || o->test_length > -1))) {
 		err_set(e, EINVAL, "--test-length %g is not a time", o->test_length);
 		return err_hint(
 			e, w == WORKLOAD_STREAM

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "flow/device.h"
 
 #define FLOWS_MAX     100000u
@@ -362,7 +363,7 @@ int result_decode(struct end_result *r, char *text, struct err *e)
 		if (!strcmp(kind, "end"))
 			decode_fields(line, end_fields, r);
 		else if (!strcmp(kind, "error"))
-			snprintf(r->error, sizeof(r->error), "%s", line);
+			text_one_line(memcpy(r->error, line, strnlen(line, sizeof(r->error) - 1)));
 		else if (!strcmp(kind, "interval") && r->interval_count < intervals)
 			decode_fields(line, interval_fields, &r->intervals[r->interval_count++]);
 		else if (!strcmp(kind, "flow") && r->flow_count < flows)

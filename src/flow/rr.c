@@ -55,7 +55,7 @@ static bool rr_issue(struct flow *f, uint64_t now_ns)
 			loop_timer_set(&f->lane->worker->loop, &f->timer, f->next_ns, rr_due);
 			break;
 		}
-		if (!flow_may_issue(f))
+		if (!flow_may_issue(f, request))
 			break;
 		request->sent_ns = now_ns;
 		/* neper's --delay and --noburst pace requests but measure from the send. */

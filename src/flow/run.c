@@ -297,6 +297,22 @@ static uint32_t run_intervals(const struct run *r, uint32_t *first)
 	return count == UINT32_MAX ? 0 : count;
 }
 
+/* When the lanes took their at-th sample: the last of them, but for the one that opened the window, where
+ * the first lane to count counts. */
+static uint64_t run_edge_ns(const struct run *r, uint32_t at)
+{
+	bool opening = at == (r->warmup_ns ? 1 : 0);
+	uint64_t edge_ns = opening ? UINT64_MAX : 0;
+
+	for (uint32_t i = 0; i < r->lane_count; i++) {
+		uint64_t time_ns = r->lanes[i].samples[at].time_ns;
+
+		if (r->lanes[i].sample_count && (opening ? time_ns < edge_ns : time_ns > edge_ns))
+			edge_ns = time_ns;
+	}
+	return edge_ns;
+}
+
 static void interval_fill(
 	const struct run *r, uint32_t at, struct hist *h, struct interval_result *iv)
 {
@@ -304,14 +320,13 @@ static void interval_fill(
 	uint32_t lanes = 0;
 
 	hist_init(h);
-	*iv = (struct interval_result){ 0 };
+	*iv = (struct interval_result){ .begin_ns = run_edge_ns(r, at),
+		.end_ns = run_edge_ns(r, at + 1) };
 	for (uint32_t i = 0; i < r->lane_count; i++) {
 		const struct lane_sample *a = &r->lanes[i].samples[at], *b = a + 1;
 
 		if (!r->lanes[i].sample_count)
 			continue;
-		iv->begin_ns = a->time_ns;
-		iv->end_ns = b->time_ns;
 		iv->rx_bytes += b->counts.rx_bytes - a->counts.rx_bytes;
 		iv->tx_bytes += b->counts.tx_bytes - a->counts.tx_bytes;
 		iv->transactions += b->counts.transactions - a->counts.transactions;
@@ -339,14 +354,47 @@ int run_interval(const struct run *r, uint32_t index, struct interval_result *ou
 	return 1;
 }
 
+/* A thread that was held up takes samples it missed one right after the other: such a sliver belongs to
+ * the interval before it. */
+#define SLIVER 20
+
+static void interval_join(struct interval_result *into, const struct interval_result *sliver)
+{
+	into->end_ns = sliver->end_ns;
+	into->rx_bytes += sliver->rx_bytes;
+	into->tx_bytes += sliver->tx_bytes;
+	into->transactions += sliver->transactions;
+	into->retransmits += sliver->retransmits;
+}
+
 static void collect_intervals(const struct run *r, struct end_result *out)
 {
 	uint32_t first, count = run_intervals(r, &first);
 	struct hist h;
 
 	out->intervals = calloc(count ? count : 1, sizeof(*out->intervals));
-	for (uint32_t i = 0; out->intervals && i < count; i++)
-		interval_fill(r, first + i, &h, &out->intervals[out->interval_count++]);
+	for (uint32_t i = 0; out->intervals && i < count; i++) {
+		struct interval_result *iv = &out->intervals[out->interval_count];
+
+		interval_fill(r, first + i, &h, iv);
+		if (!out->interval_count || iv->end_ns - iv->begin_ns > r->interval_ns / SLIVER)
+			out->interval_count++;
+		else
+			interval_join(iv - 1, iv);
+	}
+}
+
+static void collect_flows(const struct lane *l, uint64_t window_ns, struct end_result *out)
+{
+	size_t count = out->flow_count + l->flow_count;
+	struct flow_result *grown = realloc(out->flows, count * sizeof(*grown));
+
+	if (!count || !grown) /* without memory the totals are still right */
+		return;
+	out->flows = grown;
+	memset(grown + out->flow_count, 0, l->flow_count * sizeof(*grown));
+	for (const struct flow *f = l->flows; f; f = f->next)
+		collect_flow(f, l, window_ns, &grown[out->flow_count++]);
 }
 
 static void collect_lane(const struct lane *l, struct end_result *out)
@@ -359,8 +407,6 @@ static void collect_lane(const struct lane *l, struct end_result *out)
 	struct flow_counts counts;
 	double busy = window_ns ? (double)(user_ns + system_ns) / (double)window_ns : 0;
 
-	if (window_ns > out->window_ns)
-		out->window_ns = window_ns;
 	counts = b->counts;
 	counts_subtract(&counts, &a->counts);
 	counts_add(&out->counts, &counts);
@@ -372,8 +418,24 @@ static void collect_lane(const struct lane *l, struct end_result *out)
 		hist_merge(out->latency, l->latency);
 	if (l->service)
 		hist_merge(out->service, l->service);
-	for (const struct flow *f = l->flows; f && out->flows; f = f->next)
-		collect_flow(f, l, window_ns, &out->flows[out->flow_count++]);
+	/* The flows of a crr server are single connections: there is nothing to tell of them. */
+	if (!run_is_transient(l->run))
+		collect_flows(l, window_ns, out);
+}
+
+/* In the lane's thread: flows may still come and go. */
+struct collection {
+	const struct lane *lane;
+	struct end_result *out;
+};
+
+static void collect_act(struct worker *w, void *argument)
+{
+	struct collection *c = argument;
+
+	(void)w;
+	if (lane_measured(c->lane))
+		collect_lane(c->lane, c->out);
 }
 
 static int compare_flows(const void *a, const void *b)
@@ -385,7 +447,6 @@ static int compare_flows(const void *a, const void *b)
 
 int run_collect(struct run *r, struct end_result *out, struct err *e)
 {
-	uint32_t flows = 0;
 	int ret = 0;
 
 	out->client = r->client;
@@ -394,22 +455,21 @@ int run_collect(struct run *r, struct end_result *out, struct err *e)
 	out->memory = r->options->memory;
 	out->rx_path = r->device.rx;
 	out->tx_path = r->device.tx;
-	for (uint32_t i = 0; i < r->lane_count; i++)
-		flows += r->lanes[i].flow_count;
 	if (r->lanes[0].latency)
 		ret = hist_new(&out->latency, e);
 	if (!ret && r->lanes[0].service)
 		ret = hist_new(&out->service, e);
 	if (ret)
 		return ret;
-	out->flows = calloc(flows ? flows : 1, sizeof(*out->flows));
-	if (!out->flows)
-		return err_set(e, ENOMEM, "no memory for the results of %u flows", flows);
 	for (uint32_t i = 0; i < r->lane_count; i++)
-		if (lane_measured(&r->lanes[i]))
-			collect_lane(&r->lanes[i], out);
-	qsort(out->flows, out->flow_count, sizeof(*out->flows), compare_flows);
+		worker_call(r->lanes[i].worker, collect_act,
+			&(struct collection){ .lane = &r->lanes[i], .out = out });
+	if (out->flow_count)
+		qsort(out->flows, out->flow_count, sizeof(*out->flows), compare_flows);
 	collect_intervals(r, out);
+	if (out->interval_count)
+		out->window_ns =
+			out->intervals[out->interval_count - 1].end_ns - out->intervals[0].begin_ns;
 	out->has_latency = out->latency && out->latency->count;
 	out->begin_ns = r->start_ns + r->warmup_ns;
 	out->end_ns = out->begin_ns + out->window_ns;

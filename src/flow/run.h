@@ -50,6 +50,7 @@ extern const struct flow_ops stream_ops, rr_client_ops, rr_server_ops, crr_clien
 
 struct rr_request {
 	uint64_t intended_ns, sent_ns;
+	bool counted; /* one of those that end the run */
 };
 
 struct flow {
@@ -175,6 +176,12 @@ int run_interval(const struct run *r, uint32_t index, struct interval_result *ou
 /* What all flows have counted until now. The control thread only. */
 void run_counts(struct run *r, struct flow_counts *sum);
 void run_ring(struct run *r);
+/* At a crr server flows come and go all the time: that one came, or that none is there, means
+ * nothing. */
+static inline bool run_is_transient(const struct run *r)
+{
+	return r->workload == WORKLOAD_CRR && !r->client;
+}
 /* Whether the n-th flow (from 0) of a run reads and writes at this end. */
 void run_flow_direction(const struct run *r, uint32_t id, bool *reads, bool *writes);
 
@@ -195,8 +202,8 @@ void flow_leave(struct flow *f);
 void flow_disconnect(struct flow *f);
 /* Forget a flow that has ended: its counts go to the lane. */
 void flow_retire(struct flow *f);
-/* Whether another transaction may begin (a run may be limited to a number of them). */
-bool flow_may_issue(struct flow *f);
+/* Whether another transaction may begin (a run may be limited to a number of them), and mark it. */
+bool flow_may_issue(struct flow *f, struct rr_request *request);
 /* A transaction was completed: count it, record its latency, end the run when it was the last. */
 void flow_complete(struct flow *f, const struct rr_request *request, uint64_t now_ns);
 /* Connect one socket of a flow: which address, which source. */

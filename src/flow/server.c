@@ -16,6 +16,7 @@ struct greeting {
 	struct loop_fd in;
 	struct loop_timer patience;
 	struct server *server;
+	struct greeting *next, **link;
 	struct sock_addr peer;
 	uint8_t bytes[NEPER_BYTES];
 	size_t have;
@@ -25,6 +26,9 @@ static void greeting_end(struct greeting *g, bool close_it)
 {
 	loop_remove(&g->server->loop, &g->in);
 	loop_timer_cancel(&g->server->loop, &g->patience);
+	*g->link = g->next;
+	if (g->next)
+		g->next->link = g->link;
 	if (close_it)
 		close(g->in.fd);
 	free(g);
@@ -123,6 +127,11 @@ static void server_accept(struct loop *l, struct loop_fd *in, uint32_t events)
 		return;
 	}
 	g->server = s;
+	g->next = s->greetings;
+	g->link = &s->greetings;
+	if (g->next)
+		g->next->link = &g->next;
+	s->greetings = g;
 	loop_timer_set(l, &g->patience, clock_ns() + CONTROL_TIMEOUT_NS, greeting_late);
 }
 
@@ -178,7 +187,7 @@ static int server_add_worker(struct server *s, struct err *e)
 	s->workers[s->worker_count] = w;
 	ret = arrival_listen(s, w, e);
 	if (ret) {
-		arrival_close(w);
+		worker_call(w, arrival_close, NULL);
 		worker_stop(w);
 		return ret;
 	}
@@ -310,8 +319,10 @@ int server_run(enum workload w, const struct flow_options *o, const struct opt_g
 		ret = loop_run(&s->loop, e);
 		close(s->listener.fd);
 	}
+	while (s->greetings)
+		greeting_end(s->greetings, true);
 	for (uint32_t i = 0; i < s->worker_count; i++)
-		arrival_close(s->workers[i]);
+		worker_call(s->workers[i], arrival_close, NULL);
 	for (uint32_t i = 0; i < s->worker_count; i++)
 		worker_stop(s->workers[i]);
 	loop_close(&s->loop);

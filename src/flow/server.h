@@ -26,6 +26,7 @@ struct server {
 	struct sock_addr address; /* of the control listener */
 	struct loop loop;	  /* of the main thread */
 	struct loop_fd listener, stop;
+	struct greeting *greetings; /* control connections that have not said HELLO yet */
 	int invalid_secrets;
 	bool stopping;
 
@@ -66,7 +67,8 @@ int session_start(struct server *s, int control, const struct sock_addr *peer,
 
 /* arrival.c: open a listener on each data port in this worker; and take one data connection in. */
 int arrival_listen(struct server *s, struct worker *w, struct err *e);
-void arrival_close(struct worker *w);
+/* In the worker: close all listeners, and connections that nobody has claimed. */
+void arrival_close(struct worker *w, void *unused);
 
 /* server.c: at least count workers (the server's own -T when the user gave it). */
 int server_workers(

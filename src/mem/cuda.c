@@ -144,7 +144,7 @@ int cuda_gpu_get(struct cuda_gpu **gpu, const char *which, struct err *e)
 		found = found->next;
 	if (!found)
 		ret = gpu_open(&found, cu, &d, e);
-	if (!ret) {
+	if (!ret && found) {
 		found->users++;
 		*gpu = found;
 	}

@@ -44,7 +44,7 @@ struct cuda_mark {
 	struct cuda_event *event;
 };
 
-#define LISTS_BYTES   (2 * CUDA_QUEUE_FRAGMENTS * sizeof(struct mem_fragment))
+#define LISTS_BYTES   ((size_t)2 * CUDA_QUEUE_FRAGMENTS * sizeof(struct mem_fragment))
 #define RESULTS_BYTES (CUDA_QUEUE_CHECKS * sizeof(uint64_t))
 
 static int queue_alloc(struct cuda_queue *q, struct err *e)
@@ -320,7 +320,7 @@ int cuda_queue_gather(struct cuda_queue *q, const struct region *from,
 	uint64_t to_position, struct err *e)
 {
 	cuda_address source, target;
-	struct plan plan;
+	struct plan plan = { 0 };
 	void *arguments[] = { &plan.list, &plan.pieces, &plan.split, &plan.piece_bytes, &source,
 		&target, &to_position };
 	int ret = reachable(q, from, 0, &source, e);
@@ -360,7 +360,7 @@ int cuda_queue_check(struct cuda_queue *q, const struct region *from,
 {
 	unsigned slot = q->next_check % CUDA_QUEUE_CHECKS;
 	cuda_address source;
-	struct plan plan;
+	struct plan plan = { 0 };
 	int ret = reachable(q, from, 0, &source, e);
 
 	if (ret)

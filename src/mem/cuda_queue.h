@@ -30,7 +30,8 @@
 
 /* blocks limits how much of the GPU one call may take: a block keeps about one multiprocessor busy
  * at 60 GB/s; 0 is no limit. The queue must be closed before its GPU is put. */
-int cuda_queue_open(struct cuda_queue **q, struct cuda_gpu *gpu, unsigned blocks, struct err *e);
+int cuda_queue_open(
+	struct cuda_queue **opened, struct cuda_gpu *gpu, unsigned blocks, struct err *e);
 
 /* Waits for what was queued. */
 void cuda_queue_close(struct cuda_queue *q);
@@ -70,7 +71,7 @@ int cuda_check_result(struct cuda_check *c, struct mem_mismatch *m, struct err *
 
 /* A point in a queue that can be asked for. */
 struct cuda_mark;
-int cuda_mark_open(struct cuda_mark **m, struct cuda_gpu *gpu, struct err *e);
+int cuda_mark_open(struct cuda_mark **opened, struct cuda_gpu *gpu, struct err *e);
 void cuda_mark_close(struct cuda_mark *m);
 int cuda_mark_set(struct cuda_mark *m, struct cuda_queue *q, struct err *e);
 

@@ -80,8 +80,10 @@ static int explain_invalid(int memfd, uint64_t offset, uint64_t bytes, struct er
 	}
 	if (!fstat(memfd, &s) &&
 		(offset > (uint64_t)s.st_size || bytes > (uint64_t)s.st_size - offset)) {
-		err_set(e, EINVAL, "cannot make a dma-buf of %llu bytes of a memfd of %llu",
-			(unsigned long long)(offset + bytes), (unsigned long long)s.st_size);
+		err_set(e, EINVAL,
+			"cannot make a dma-buf of %llu bytes from offset %llu of a memfd of %llu",
+			(unsigned long long)bytes, (unsigned long long)offset,
+			(unsigned long long)s.st_size);
 		return err_hint(e, "make the memfd larger by ftruncate() first");
 	}
 	if (check_limit(bytes, e))

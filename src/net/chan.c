@@ -74,8 +74,9 @@ static ssize_t chan_recv_mapped(struct chan *c, void *data, size_t length)
 	size_t rest;
 	ssize_t n;
 
+	/* EIO: all was received and the peer has closed. */
 	if (getsockopt(c->fd, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &zc, &len) < 0)
-		return -errno;
+		return errno == EIO ? 0 : -errno;
 	if (zc.err)
 		return zc.err;
 	if (zc.length) {

@@ -29,7 +29,8 @@ int sock_resolve(const char *host, const char *port, int family, bool to_listen,
 	if (ret) {
 		err_set(e, ENOENT, "cannot find the host %s: %s", host ? host : "(any)",
 			ret == EAI_SYSTEM ? strerror(errno) : gai_strerror(ret));
-		return err_hint(e, "check the name, or give an address with -H");
+		err_hint(e, "check the name, or give an address with -H");
+		return -ENOENT;
 	}
 	for (ai = list; ai && *count < SOCK_ADDRS; ai = ai->ai_next) {
 		memcpy(&addr[*count].storage, ai->ai_addr, ai->ai_addrlen);
@@ -154,15 +155,18 @@ int sock_set_before(int fd, const struct sock_options *o, struct err *e)
 
 int sock_set_after(int fd, const struct sock_options *o, struct err *e)
 {
+	int ret;
+
 	if (o->max_pacing_rate && setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE,
 					  &o->max_pacing_rate, sizeof(o->max_pacing_rate)) < 0)
 		return err_set(e, errno, "cannot set the pacing rate: %m");
 	if (o->congestion_control &&
 		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, o->congestion_control,
 			(socklen_t)strlen(o->congestion_control)) < 0) {
-		err_set(e, errno, "cannot use congestion control \"%s\": %m",
+		ret = err_set(e, errno, "cannot use congestion control \"%s\": %m",
 			o->congestion_control);
-		return err_hint(e, "see /proc/sys/net/ipv4/tcp_available_congestion_control");
+		err_hint(e, "see /proc/sys/net/ipv4/tcp_available_congestion_control");
+		return ret;
 	}
 	if (o->tx_delay_us)
 		return set_int(fd, IPPROTO_TCP, TCP_TX_DELAY, (int)o->tx_delay_us,

@@ -73,11 +73,15 @@ void tcp_limits_between(const struct tcp_state *before, const struct tcp_state *
 		after->receive_window_limited_us, before->receive_window_limited_us, elapsed_us);
 	double buffer =
 		share(after->send_buffer_limited_us, before->send_buffer_limited_us, elapsed_us);
-	double rest = busy - window - buffer;
+	double over = window + buffer > busy ? busy / (window + buffer) : 1;
+	double rest = busy - (window + buffer) * over;
 	double rate = (double)sent_bytes / elapsed_us * 1e6;
 	bool paced = after->max_pacing_bytes_per_s && after->max_pacing_bytes_per_s != UINT64_MAX &&
 		     rate > 0.85 * (double)after->max_pacing_bytes_per_s;
 
+	/* The three clocks are read one after the other and may disagree a little. */
+	window *= over;
+	buffer *= over;
 	memset(limits, 0, sizeof(*limits));
 	/* Under its own pacing rate a sender fills its buffer and seems to be limited by that. */
 	if (paced) {

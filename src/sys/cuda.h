@@ -161,7 +161,8 @@ struct cuda_access {
 /* clang-format on */
 
 struct cuda {
-#define CUDA_MEMBER(member, symbol, arguments) int(*member) arguments;
+#define CUDA_MEMBER(member, symbol, arguments)                                                     \
+	int(*member) arguments; /* NOLINT(bugprone-macro-parentheses) */
 	CUDA_FUNCTIONS(CUDA_MEMBER)
 	CUDA_NEWER_FUNCTIONS(CUDA_MEMBER)
 #undef CUDA_MEMBER

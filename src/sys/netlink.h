@@ -54,6 +54,9 @@ struct netlink_request {
  * -errno to end the call with it. */
 typedef int netlink_take_fn(const struct nlattr *const *attr, void *context);
 
+/* Whether weir was built with libmnl: -ENOTSUP is also what a driver says that cannot (EOPNOTSUPP). */
+bool netlink_is_built(void);
+
 /* -ENOTSUP without libmnl, -ENOENT when the kernel has no such family. */
 int netlink_open(struct netlink *n, const char *family, struct err *e);
 void netlink_close(struct netlink *n); /* a closed one is left alone */

@@ -49,7 +49,10 @@ static int read_bit(
 	int ret;
 
 	ret = nic_bit_find(&bit, nic, set, key, e);
-	return ret ? ret : give(value, bit.wanted ? "on" : "off", e);
+	if (ret)
+		return ret;
+	/* Nobody's wish counts for what cannot be changed. */
+	return give(value, (bit.fixed ? bit.on : bit.wanted) ? "on" : "off", e);
 }
 
 static int write_bit(
@@ -196,7 +199,7 @@ static int read_hds_thresh(const char *nic, const char *key, char **value, struc
 
 static int write_hds_thresh(const char *nic, const char *key, const char *value, struct err *e)
 {
-	uint32_t thresh;
+	uint32_t thresh = 0;
 	int ret;
 
 	(void)key;

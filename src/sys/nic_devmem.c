@@ -67,7 +67,7 @@ static int plan_split(struct nic_plan *p, struct err *e)
 	if (ret)
 		return ret;
 	ret = nic_rings_read(&rings, p->nic, e);
-	if (ret && ret != -EOPNOTSUPP)
+	if (ret && (ret != -EOPNOTSUPP || !netlink_is_built()))
 		return ret;
 	/* A driver that shows the general setting follows it. */
 	if (ret || rings.split == NIC_SPLIT_UNKNOWN) {
@@ -135,12 +135,11 @@ static int plan_context(struct nic_plan *p, const struct cpus *queues, uint32_t 
 	nic_rss_free(&r);
 	if (!table || asprintf(target, "context %s", table) < 0) {
 		free(table);
+		*target = NULL;
 		return err_set(e, ENOMEM, "no memory for an RSS table");
 	}
 	ret = nic_plan_add(p, NIC_KIND_RSS_CONTEXT, table, "present", e);
 	free(table);
-	if (ret)
-		free(*target);
 	return ret;
 }
 
@@ -221,7 +220,7 @@ static void check_kernel(struct nic_check *rx, struct nic_check *tx)
 	rx->name = "kernel-receive";
 	tx->name = "kernel-send";
 	ret = netlink_open(&n, UAPI_NETDEV_FAMILY, &e);
-	if (ret == -ENOTSUP) {
+	if (!netlink_is_built()) {
 		mend(say(rx, NIC_CHECK_UNKNOWN, "weir was built without libmnl"), "%s", e.hint);
 		mend(say(tx, NIC_CHECK_UNKNOWN, "weir was built without libmnl"), "%s", e.hint);
 		return;
@@ -259,15 +258,16 @@ static void check_driver(const char *nic, struct nic_check *c)
 	c->name = "driver";
 	nic_ethtool_read(&t, nic, NULL);
 	ret = nic_bind_probe(nic, &e);
-	if (ret == -EOPNOTSUPP)
+	if (ret == -EOPNOTSUPP && netlink_is_built())
 		mend(say(c, NIC_CHECK_FAILS, "%s cannot give single queues other memory",
 			     t.driver[0] ? t.driver : "it"),
 			"%s", "use a NIC whose driver can: gve, mlx5_core, bnxt_en, fbnic");
 	else if (!ret || nic_driver_is_known(t.driver))
 		say(c, NIC_CHECK_HOLDS, "%s has queue management", t.driver[0] ? t.driver : "it");
 	else
-		mend(say(c, NIC_CHECK_UNKNOWN, "%s: not known", t.driver), "%s",
-			"ask again as root on Linux 6.12 or later");
+		mend(say(c, NIC_CHECK_UNKNOWN, "not known whether %s can",
+			     t.driver[0] ? t.driver : "it"),
+			"%s", ret == -EPERM ? "ask again as root" : "only an attempt will tell");
 }
 
 static void check_split(const char *nic, struct nic_check *split, struct nic_check *thresh)
@@ -279,7 +279,7 @@ static void check_split(const char *nic, struct nic_check *split, struct nic_che
 	split->name = "header-split";
 	thresh->name = "hds-thresh";
 	ret = nic_rings_read(&r, nic, &e);
-	if (ret && ret != -EOPNOTSUPP) {
+	if (ret && (ret != -EOPNOTSUPP || !netlink_is_built())) {
 		mend(say(split, NIC_CHECK_UNKNOWN, "%s", e.what), "%s", e.hint);
 		mend(say(thresh, NIC_CHECK_UNKNOWN, "%s", e.what), "%s", e.hint);
 		return;

@@ -6,9 +6,9 @@
 
 /* Large buffers come before the split: gve refuses to change their size while it splits. */
 static const struct nic_driver_flag flags[] = {
-	{ "gve", NIC_PURPOSE_LARGE_BUFFERS, "enable-max-rx-buffer-size", true },
-	{ "gve", NIC_PURPOSE_SPLIT, "enable-strict-header-split", true },
-	{ "gve", NIC_PURPOSE_SPLIT, "enable-header-split", true },
+	{ "gve", "enable-max-rx-buffer-size", NIC_PURPOSE_LARGE_BUFFERS, true },
+	{ "gve", "enable-strict-header-split", NIC_PURPOSE_SPLIT, true },
+	{ "gve", "enable-header-split", NIC_PURPOSE_SPLIT, true },
 	{ 0 },
 };
 

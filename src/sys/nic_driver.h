@@ -18,8 +18,8 @@ enum nic_purpose { NIC_PURPOSE_LARGE_BUFFERS, NIC_PURPOSE_SPLIT };
 
 struct nic_driver_flag {
 	const char *driver; /* NULL ends the list */
-	enum nic_purpose purpose;
 	const char *flag;
+	enum nic_purpose purpose;
 	bool on;
 };
 

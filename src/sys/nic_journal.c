@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -175,24 +174,24 @@ static int parse(struct nic_journal *j, char *text, struct err *e)
 	return ret;
 }
 
-static int read_whole(int fd, char **text)
+/* The whole file, allocated; NULL and errno when it cannot be read. */
+static char *read_whole(int fd)
 {
-	ssize_t got;
+	char *text = calloc(1, JOURNAL_BYTES + 1);
+	size_t used = 0;
+	ssize_t got = 1;
+	int code;
 
-	*text = calloc(1, JOURNAL_BYTES + 1);
-	if (!*text)
-		return -ENOMEM;
-	for (size_t used = 0; used < JOURNAL_BYTES; used += (size_t)got) {
-		got = pread(fd, *text + used, JOURNAL_BYTES - used, (off_t)used);
-		if (got < 0) {
-			free(*text);
-			return -errno;
-		}
-		if (!got)
-			return 0;
+	while (text && got > 0 && used < JOURNAL_BYTES) {
+		got = pread(fd, text + used, JOURNAL_BYTES - used, (off_t)used);
+		used += got > 0 ? (size_t)got : 0;
 	}
-	free(*text);
-	return -EFBIG;
+	if (!text || !got)
+		return text;
+	code = got < 0 ? errno : EFBIG;
+	free(text);
+	errno = code;
+	return NULL;
 }
 
 int nic_journal_reload(struct nic_journal *j, struct err *e)
@@ -200,9 +199,9 @@ int nic_journal_reload(struct nic_journal *j, struct err *e)
 	char *text;
 	int ret;
 
-	ret = read_whole(j->fd, &text);
-	if (ret)
-		return err_set(e, -ret, "cannot read the record %s: %m", j->path);
+	text = read_whole(j->fd);
+	if (!text)
+		return err_set(e, errno, "cannot read the record %s: %m", j->path);
 	ret = parse(j, text, e);
 	free(text);
 	return ret;
@@ -365,11 +364,11 @@ int nic_journal_drop(struct nic_journal *j, size_t from, struct err *e)
 {
 	char *text, *line, *end;
 	size_t changes = 0;
-	int ret;
+	int ret = 0;
 
-	ret = read_whole(j->fd, &text);
-	if (ret)
-		return err_set(e, -ret, "cannot read the record %s: %m", j->path);
+	text = read_whole(j->fd);
+	if (!text)
+		return err_set(e, errno, "cannot read the record %s: %m", j->path);
 	for (line = text; (end = strchr(line, '\n')); line = end + 1)
 		if (!strncmp(line, "change\t", 7) && changes++ == from)
 			break;
@@ -485,35 +484,31 @@ void nic_journal_close(struct nic_journal *j)
 int nic_journal_list(char (**nics)[IF_NAMESIZE], size_t *count, size_t *elsewhere, struct err *e)
 {
 	unsigned long long own = namespace_number(), other;
-	char(*grown)[IF_NAMESIZE];
-	struct dirent *entry;
-	int used = 0, ret = 0;
-	DIR *dir;
+	struct sys_names names;
+	int used = 0, ret;
 
 	*nics = NULL;
 	*count = *elsewhere = 0;
-	dir = opendir(state_dir());
-	if (!dir && errno == ENOENT)
+	ret = sys_list(&names, "%s", state_dir());
+	if (ret == -ENOENT)
 		return 0;
-	if (!dir)
-		return err_set(e, errno, "cannot read the records in %s: %m", state_dir());
-	while (!ret && (entry = readdir(dir))) {
-		if (sscanf(entry->d_name, "nic-%llu-%n", &other, &used) < 1 ||
-			strlen(entry->d_name + used) >= IF_NAMESIZE)
+	if (ret)
+		return err_set(e, -ret, "cannot read the records in %s: %m", state_dir());
+	*nics = calloc((size_t)names.count + 1, sizeof(**nics));
+	if (!*nics)
+		ret = err_set(e, ENOMEM, "no memory for a list of interfaces");
+	for (int i = 0; *nics && i < names.count; i++) {
+		const char *name = names.entry[i]->d_name;
+
+		if (sscanf(name, "nic-%llu-%n", &other, &used) < 1 ||
+			strlen(name + used) >= IF_NAMESIZE)
 			continue;
-		if (other != own) {
+		if (other == own)
+			strcpy((*nics)[(*count)++], name + used);
+		else
 			++*elsewhere;
-			continue;
-		}
-		grown = reallocarray(*nics, *count + 1, sizeof(*grown));
-		if (grown) {
-			*nics = grown;
-			strcpy(grown[(*count)++], entry->d_name + used);
-		} else {
-			ret = err_set(e, ENOMEM, "no memory for a list of interfaces");
-		}
 	}
-	closedir(dir);
+	sys_names_free(&names);
 	return ret;
 }
 

@@ -66,6 +66,9 @@ int nic_plan_open(struct nic_plan *p, const char *nic, bool dry_run, struct err 
 	ret = recover(p, e);
 	if (!ret)
 		ret = nic_journal_claim(&p->journal, e);
+	/* Now, not with the first change: that may come when threads run and memory is bound. */
+	if (!ret)
+		ret = nic_guard_start(&p->guard, &p->journal, e);
 	if (ret) {
 		nic_journal_close(&p->journal);
 		return ret;
@@ -178,11 +181,6 @@ int nic_plan_apply(struct nic_plan *p, struct err *e)
 		return err_set(e, EINVAL, "a dry run of %s changes nothing", p->nic);
 	if (p->count == p->applied)
 		return 0;
-	if (!p->guard.pid) {
-		ret = nic_guard_start(&p->guard, &p->journal, e);
-		if (ret)
-			return ret;
-	}
 	ret = nic_journal_add(&p->journal, p->change + p->applied, p->count - p->applied, e);
 	for (size_t i = p->applied; !ret && i < p->count; i++)
 		ret = do_one(p, &p->change[i], e);

@@ -57,7 +57,7 @@ int nic_rss_read(struct nic_rss *r, const char *nic, uint32_t context, struct er
 
 	*r = (struct nic_rss){ 0 };
 	ret = rss_request(&request, nic, context, true, e);
-	if (ret)
+	if (ret || !request)
 		return ret;
 	r->size = request->indir_size;
 	r->table = calloc(r->size, sizeof(*r->table));
@@ -86,7 +86,7 @@ static int rss_set(const char *nic, uint32_t *context, const struct nic_rss *r, 
 	/* Reading first says the size, and how the hash input is transformed (a field that older
 	 * kernels want to be 0): written back, it stays as it is. */
 	ret = rss_request(&request, nic, fresh ? 0 : *context, false, e);
-	if (ret)
+	if (ret || !request)
 		return ret;
 	if (r && r->size != request->indir_size) {
 		ret = err_set(e, EINVAL, "the RSS table of %s has %u entries, not %u", nic,
@@ -121,7 +121,8 @@ static bool is_default(const char *nic, const struct nic_rss *r)
 
 static bool is_same(const struct nic_rss *a, const struct nic_rss *b)
 {
-	return a->size == b->size && !memcmp(a->table, b->table, a->size * sizeof(*a->table));
+	return a->size == b->size && a->table && b->table &&
+	       !memcmp(a->table, b->table, a->size * sizeof(*a->table));
 }
 
 int nic_rss_write(const char *nic, const struct nic_rss *r, struct err *e)

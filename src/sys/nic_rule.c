@@ -259,15 +259,18 @@ int nic_rules_read(struct nic_rule **rules, size_t *count, const char *nic, stru
 	if (ret)
 		return ret;
 	*rules = calloc(wanted, sizeof(**rules));
-	if (!*rules)
+	if (!*rules) {
 		ret = err_set(e, ENOMEM, "no memory for %u steering rules", wanted);
-	for (uint32_t i = 0; !ret && i < all->rule_cnt; i++) {
+		goto free_all;
+	}
+	for (uint32_t i = 0; i < all->rule_cnt; i++) {
 		one = (struct ethtool_rxnfc){ .cmd = ETHTOOL_GRXCLSRULE };
 		one.fs.location = all->rule_locs[i];
 		/* One may have gone since. */
 		if (!nic_ioctl(nic, &one, "read a steering rule", NULL))
 			from_kernel(&(*rules)[(*count)++], &one);
 	}
+free_all:
 	free(all);
 	return ret;
 }

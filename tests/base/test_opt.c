@@ -585,6 +585,7 @@ static void test_opt_scdoc_shows_every_option_of_its_variant(void **state)
 static void test_opt_completion_knows_every_option_of_every_command(void **state)
 {
 	static const struct opt_table *const tables[] = { &tall, &wide };
+	static const char *const commands[] = { "demo", "other", NULL };
 	char *text = NULL;
 	size_t size;
 	struct out o;
@@ -592,7 +593,7 @@ static void test_opt_completion_knows_every_option_of_every_command(void **state
 
 	(void)state;
 	out_init(&o, f, OUT_TEXT);
-	opt_completion(tables, 2, &o);
+	opt_completion(tables, 2, commands, &o);
 	assert_int_equal(out_finish(&o, NULL), 0);
 	fclose(f);
 	for (const struct opt *opt = opts; opt->name; opt++) {
@@ -601,6 +602,7 @@ static void test_opt_completion_knows_every_option_of_every_command(void **state
 		snprintf(word, sizeof(word), opt->implied ? "--%s=" : "--%s ", opt->name);
 		assert_says(text, word);
 	}
+	assert_says(text, " other");
 	assert_says(text, "complete -F _weir weir");
 	free(text);
 }
