@@ -73,7 +73,8 @@ static void choose_paths(struct device_nic *n, const struct run *r)
 {
 	const struct flow_options *o = r->options;
 	enum device_path path = DEVICE_DEVMEM;
-	int can = o->path == PATH_AUTO ? nic_bind_probe(n->nic, NULL) : 0;
+	struct err why;
+	int can = o->path == PATH_AUTO ? nic_bind_probe(n->nic, &why) : 0;
 
 	/* Other refusals speak of settings, which are ours to make. */
 	if (o->path == PATH_STAGED || can == -EOPNOTSUPP || can == -ENOTSUP || can == -EPERM)
@@ -239,15 +240,23 @@ static int device_open_tx(struct device *d, struct lane *l, struct err *e)
 	return ret;
 }
 
-/* Between the socket and a GPU: a piece of pinned memory. */
-static int device_open_stage(struct device *d, const struct lane *l, struct err *e)
+/* Between sockets and a GPU: its queue, and pinned memory that what is received goes through. */
+static int device_open_stage(struct device *d, struct lane *l, struct err *e)
 {
-	const struct flow_options *o = l->run->options;
-	struct mem_where where = { .kind = MEM_PINNED, .gpu = o->gpu };
+	const struct run *r = l->run;
+	int ret;
 
-	if (o->memory != MEMORY_CUDA)
+	if (r->options->memory != MEMORY_CUDA)
 		return 0;
-	return region_alloc_in(&d->stage, &where, o->buffer_size, e);
+	ret = cuda_gpu_get(&d->gpu, r->options->gpu, e);
+	if (!ret)
+		ret = cuda_queue_open(&d->queue, d->gpu, 0, e);
+	if (!ret && r->validates)
+		ret = cuda_pattern_load(&d->pattern, d->gpu, &r->pattern, e);
+	if (!ret && r->device.rx == DEVICE_STAGED)
+		ret = stage_open(&d->stage, &d->rx, d->queue, r->validates ? &d->pattern : NULL,
+			r->options->buffer_size, 0, e);
+	return ret;
 }
 
 int device_open(struct device *d, struct lane *l, struct err *e)
@@ -266,6 +275,7 @@ int device_open(struct device *d, struct lane *l, struct err *e)
 
 void device_close(struct device *d)
 {
+	stage_close(&d->stage);
 	nic_unbind(&d->rx_binding);
 	nic_unbind(&d->tx_binding);
 	devmem_rx_free(&d->devmem);
@@ -274,7 +284,13 @@ void device_close(struct device *d)
 	region_free(&d->rx);
 	region_free(&d->tx);
 	region_free(&d->gathered);
-	region_free(&d->stage);
+	if (d->queue)
+		cuda_queue_close(d->queue);
+	cuda_pattern_free(&d->pattern);
+	if (d->gpu)
+		cuda_gpu_put(d->gpu);
+	d->queue = NULL;
+	d->gpu = NULL;
 }
 
 /* Bytes */
@@ -324,30 +340,44 @@ static int use_fragments(struct flow *f)
 	return ret;
 }
 
-char *device_stage(const struct lane *l)
+static void note_settled(const struct stage_settled *settled)
 {
-	return l->device.stage.data ? l->device.stage.data : l->rx.data;
+	if (settled->wrong)
+		note_wrong(settled->owner, settled->position);
 }
 
-/* Into the region, in a ring; checked there. */
+char *device_room(struct lane *l)
+{
+	struct stage_settled settled;
+	char *room;
+
+	if (!l->device.stage.pinned.data)
+		return l->rx.data;
+	room = stage_room(&l->device.stage, &settled);
+	note_settled(&settled);
+	return room;
+}
+
+void device_settle(struct lane *l)
+{
+	struct stage_settled settled;
+
+	while (l->device.stage.pinned.data && stage_settle(&l->device.stage, &settled))
+		note_settled(&settled);
+}
+
+/* Into the region, round and round; checked there. */
 static int use_staged(struct flow *f, size_t n)
 {
 	struct device *d = &f->lane->device;
 	const struct run *r = f->lane->run;
 	uint64_t room = d->rx.bytes - r->options->buffer_size;
-	struct mem_fragment piece = { room ? f->counts.rx_bytes % room : 0, (uint32_t)n,
-		f->counts.rx_bytes };
-	struct mem_mismatch wrong;
-	int ret;
+	uint64_t offset = room ? f->counts.rx_bytes % room : 0;
 
-	ret = region_write(&d->rx, piece.region_offset, device_stage(f->lane), n, NULL);
-	if (!ret && r->validates)
-		ret = region_check(&d->rx, &r->pattern, &piece, 1, &wrong, NULL);
-	if (ret == -EBADMSG) {
-		note_wrong(f, f->counts.rx_bytes + wrong.byte);
-		ret = 0;
-	}
-	return ret;
+	if (d->stage.pinned.data)
+		return stage_received(&d->stage, n, offset, f->counts.rx_bytes, f, NULL);
+	check_host(f, f->lane->rx.data, n, f->counts.rx_bytes);
+	return region_write(&d->rx, offset, f->lane->rx.data, n, NULL);
 }
 
 int device_received(struct flow *f, size_t n)
@@ -364,17 +394,41 @@ int device_received(struct flow *f, size_t n)
 	return ret ? ret : chan_release(&f->chan);
 }
 
+int device_flow_open(struct flow *f, struct err *e)
+{
+	struct device *d = &f->lane->device;
+	const struct run *r = f->lane->run;
+
+	if (!f->writes || r->device.tx != DEVICE_STAGED || r->options->memory != MEMORY_CUDA)
+		return 0;
+	f->stage = calloc(1, sizeof(*f->stage));
+	if (!f->stage)
+		return err_set(e, ENOMEM, "no memory for flow %u", f->id);
+	return stage_open(
+		f->stage, &d->tx, d->queue, NULL, r->options->buffer_size, d->ring_bytes, e);
+}
+
+void device_flow_close(struct flow *f)
+{
+	if (f->stage)
+		stage_close(f->stage);
+	free(f->stage);
+	f->stage = NULL;
+}
+
 const void *device_to_send(struct flow *f, size_t *length)
 {
 	struct device *d = &f->lane->device;
 	uint64_t offset = f->counts.tx_bytes % d->ring_bytes;
 
-	(void)length;
+	if (f->stage)
+		return stage_data(f->stage, length, NULL);
 	if (f->lane->run->device.tx == DEVICE_DEVMEM)
 		return (const void *)(uintptr_t)offset;
-	if (d->tx.data)
-		return d->tx.data + offset;
-	if (region_read(&d->tx, offset, d->stage.data, *length, NULL))
-		*length = 0;
-	return d->stage.data;
+	return d->tx.data + offset;
+}
+
+int device_sent(struct flow *f, size_t n)
+{
+	return f->stage ? stage_sent(f->stage, n, NULL) : 0;
 }

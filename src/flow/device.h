@@ -24,6 +24,7 @@
 #include "mem/region.h"
 #include "net/devmem.h"
 #include "net/sock.h"
+#include "net/stage.h"
 #include "sys/nic_bind.h"
 #include "sys/nic_plan.h"
 
@@ -52,7 +53,11 @@ struct device_nic {
 struct device {
 	struct region rx, tx;	/* where payload lies; not allocated: not used */
 	struct region gathered; /* --rx-copy: payload in one piece */
-	struct region stage;	/* CUDA, staged: pinned host memory between socket and GPU */
+	/* CUDA, staged: work for the GPU, and the way in; each flow that sends has its own way out */
+	struct cuda_gpu *gpu;
+	struct cuda_queue *queue;
+	struct cuda_pattern pattern;
+	struct stage stage;
 	struct nic_binding rx_binding, tx_binding;
 	struct cpus queues;
 	struct devmem_rx devmem;
@@ -70,14 +75,23 @@ void device_close(struct device *d);
 /* Send the packets of this flow to one of its lane's queues. */
 int device_steer(struct device_nic *n, const struct flow *f, struct err *e);
 
-/* Where chan.recv of a lane's flows puts what does not come as device memory. */
-char *device_stage(const struct lane *l);
+/* Where the next chan.recv of a lane's flows puts what does not come as device memory. */
+char *device_room(struct lane *l);
 
 /* n bytes were received on f, as chan.recv left them: look at them, put them where they belong, and
  * give the memory back to the NIC. 0, or -errno when the flow cannot go on. */
 int device_received(struct flow *f, size_t n);
 
-/* What to hand to chan.send for the bytes at the flow's position: at most length of them. */
+/* What to hand to chan.send for the bytes at the flow's position, at most length of them; and that n of
+ * them were taken. NULL, or -errno, when the flow cannot go on. */
 const void *device_to_send(struct flow *f, size_t *length);
+int device_sent(struct flow *f, size_t n);
+
+/* A flow's own part, before its first byte and after its last. */
+int device_flow_open(struct flow *f, struct err *e);
+void device_flow_close(struct flow *f);
+
+/* Wait until all that was received has been looked at. */
+void device_settle(struct lane *l);
 
 #endif

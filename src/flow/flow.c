@@ -61,6 +61,7 @@ static void flow_unlink(struct flow *f)
 
 static void flow_free(struct flow *f)
 {
+	device_flow_close(f);
 	free(f->samples);
 	free(f->requests);
 	free(f->interval_latency);
@@ -170,7 +171,9 @@ int flow_attach(struct flow *f, int fd, struct err *e)
 		recv = CHAN_DISCARD;
 	else if (f->reads && o->rx_zerocopy)
 		recv = CHAN_MAPPED;
-	ret = chan_init(&f->chan, fd, send, recv, f->lane->rx.bytes, e);
+	ret = device_flow_open(f, e);
+	if (!ret)
+		ret = chan_init(&f->chan, fd, send, recv, f->lane->rx.bytes, e);
 	if (ret)
 		return ret;
 	f->chan.send_dmabuf = f->lane->device.tx_binding.id;

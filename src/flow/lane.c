@@ -138,6 +138,7 @@ static void lane_end(struct lane *l, uint64_t now_ns)
 {
 	const struct run *r = l->run;
 
+	device_settle(l);
 	for (; l->window_ns + (l->ticks + 1) * r->interval_ns + r->interval_ns / 10 <= r->end_ns;
 		l->ticks++)
 		if (!lane_sample(l, now_ns, false))

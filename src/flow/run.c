@@ -125,6 +125,7 @@ static void flow_free(struct flow *f, uint32_t samples, int percentiles)
 	if (f->samples && percentiles)
 		for (uint32_t i = 0; i < samples; i++)
 			free(f->samples[i].latency.percentile_ns);
+	device_flow_close(f);
 	free(f->samples);
 	free(f->requests);
 	free(f->interval_latency);

@@ -72,6 +72,8 @@ struct flow {
 		wrong_bytes_at; /* --validate: position of the first wrong byte, when there is one */
 	uint64_t wrong_calls;	/* receives with wrong bytes in them */
 
+	struct stage *stage; /* sends from a GPU through pinned memory; or NULL */
+
 	/* messages (rr, crr): bytes left to send, and received of the current one */
 	uint64_t to_send, got;
 	struct rr_request *requests; /* ring of options.outstanding */

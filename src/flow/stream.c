@@ -33,11 +33,11 @@ static void stream_validate(struct flow *f, const char *data, size_t bytes)
 
 static void stream_receive(struct flow *f)
 {
-	char *data = device_stage(f->lane);
 	size_t length = f->lane->run->options->buffer_size;
 	size_t turn = 0;
 
 	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
+		char *data = device_room(f->lane);
 		ssize_t n = f->chan.recv(&f->chan, data, length);
 		int ret = 0;
 
@@ -101,6 +101,10 @@ static void stream_send(struct flow *f)
 		}
 		f->counts.tx_bytes += (uint64_t)n;
 		f->counts.tx_calls++;
+		if (f->stage && device_sent(f, (size_t)n)) {
+			flow_end(f, EIO);
+			return;
+		}
 		turn += (size_t)n;
 		if (f->gap_ns) {
 			f->next_ns += f->gap_ns;
@@ -109,7 +113,7 @@ static void stream_send(struct flow *f)
 			return;
 		}
 		/* A short send means that the buffer is full: the next call would say EAGAIN. */
-		if ((size_t)n < o->buffer_size && !o->edge_trigger)
+		if ((size_t)n < length && !o->edge_trigger)
 			return;
 	}
 	stream_again(f);
