@@ -9,7 +9,8 @@
 #include "base/log.h"
 #include "flow/endpoint.h"
 
-#define RETRY_PAUSE_NS (300 * NS_PER_MS)
+#define RETRY_PAUSE_NS	 (300 * NS_PER_MS)
+#define CONNECT_LEAST_NS (500 * NS_PER_MS) /* for one try, when --connect-timeout is 0 */
 
 struct client {
 	enum workload workload;
@@ -63,8 +64,8 @@ static int client_source(
 	return ret;
 }
 
-static int client_try_all(
-	struct client *c, const struct sock_addr *addr, size_t count, struct err *e)
+static int client_try_all(struct client *c, const struct sock_addr *addr, size_t count,
+	uint64_t deadline_ns, struct err *e)
 {
 	struct sock_addr local;
 	bool has_local;
@@ -74,7 +75,7 @@ static int client_try_all(
 		ret = client_source(c, addr[i].storage.ss_family, &local, &has_local, e);
 		if (ret)
 			continue;
-		ret = sock_connect(&addr[i], has_local ? &local : NULL, NULL, soon(), e);
+		ret = sock_connect(&addr[i], has_local ? &local : NULL, NULL, deadline_ns, e);
 		if (ret >= 0) {
 			c->control = ret;
 			c->server = addr[i];
@@ -89,7 +90,7 @@ static int client_connect(struct client *c, struct err *e)
 {
 	const struct flow_options *o = c->options;
 	int family = o->ipv4 == o->ipv6 ? AF_UNSPEC : o->ipv4 ? AF_INET : AF_INET6;
-	uint64_t give_up_ns = clock_ns() + (uint64_t)(o->connect_timeout * 1e9);
+	uint64_t give_up_ns = clock_ns() + CONNECT_LEAST_NS + (uint64_t)(o->connect_timeout * 1e9);
 	struct sock_addr addr[SOCK_ADDRS];
 	char port[16];
 	size_t count;
@@ -100,7 +101,7 @@ static int client_connect(struct client *c, struct err *e)
 	if (ret)
 		return ret;
 	for (;;) {
-		ret = client_try_all(c, addr, count, e);
+		ret = client_try_all(c, addr, count, give_up_ns, e);
 		if (ret != -ECONNREFUSED || clock_ns() + RETRY_PAUSE_NS > give_up_ns)
 			break;
 		if (!client_pause(c, RETRY_PAUSE_NS))
@@ -115,6 +116,14 @@ static int client_connect(struct client *c, struct err *e)
 	return 0;
 }
 
+/* neper knows whole numbers only. */
+static int32_t neper_length(double length)
+{
+	if (length > 0 && length < 1)
+		return 1;
+	return length < INT32_MIN ? INT32_MIN : (int32_t)length;
+}
+
 static int client_greet(struct client *c, struct err *e)
 {
 	const struct flow_options *o = c->options;
@@ -123,8 +132,7 @@ static int client_greet(struct client *c, struct err *e)
 		.type = NEPER_HELLO,
 		.num_threads = (uint32_t)o->num_threads,
 		.num_flows = (uint32_t)o->num_flows * (o->split_bidir ? 2 : 1),
-		.test_length =
-			o->test_length > 0 && o->test_length < 1 ? 1 : (int32_t)o->test_length,
+		.test_length = neper_length(o->test_length),
 		.max_pacing_rate = o->max_pacing_rate,
 		.remote_rate = o->protocol == PROTOCOL_NEPER ? 0 : WIRE_MARK,
 	};

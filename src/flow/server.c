@@ -10,6 +10,8 @@
 #include "base/cpus.h"
 #include "base/log.h"
 
+#define ACCEPT_REST_NS (100 * NS_PER_MS)
+
 /* A control connection that has not said HELLO yet. It holds nothing up: others are served
  * meanwhile. */
 struct greeting {
@@ -108,6 +110,14 @@ static void greeting_read(struct loop *l, struct loop_fd *in, uint32_t events)
 		greeting_done(g);
 }
 
+static void server_rested(struct loop *l, struct loop_timer *rest)
+{
+	struct server *s = container_of(rest, struct server, rest);
+
+	if (!s->stopping)
+		loop_change(l, &s->listener, EPOLLIN);
+}
+
 static void server_accept(struct loop *l, struct loop_fd *in, uint32_t events)
 {
 	struct server *s = container_of(in, struct server, listener);
@@ -119,6 +129,11 @@ static void server_accept(struct loop *l, struct loop_fd *in, uint32_t events)
 		g->peer.len = sizeof(g->peer.storage);
 		fd = accept4(
 			in->fd, (struct sockaddr *)&g->peer.storage, &g->peer.len, SOCK_CLOEXEC);
+	}
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+		log_warn("out of file descriptors: raise the limit with ulimit -n");
+		loop_change(l, in, 0);
+		loop_timer_set(l, &s->rest, clock_ns() + ACCEPT_REST_NS, server_rested);
 	}
 	if (fd < 0 || loop_add(l, &g->in, fd, EPOLLIN | EPOLLRDHUP, greeting_read, NULL)) {
 		if (fd >= 0)
@@ -160,11 +175,11 @@ static void server_stop(struct loop *l, struct loop_fd *in, uint32_t events)
 	server_woken(l);
 }
 
-void server_session_over(struct server *s)
+void server_session_over(struct server *s, bool served)
 {
 	pthread_mutex_lock(&s->lock);
 	s->session_threads--;
-	s->sessions_served++;
+	s->sessions_served += served;
 	/* Under the lock: afterwards the server may be gone. */
 	loop_wake(&s->loop);
 	pthread_mutex_unlock(&s->lock);

@@ -26,6 +26,7 @@ struct server {
 	struct sock_addr address; /* of the control listener */
 	struct loop loop;	  /* of the main thread */
 	struct loop_fd listener, stop;
+	struct loop_timer rest;	    /* of the listener, when descriptors have run out */
 	struct greeting *greetings; /* control connections that have not said HELLO yet */
 	int invalid_secrets;
 	bool stopping;
@@ -45,6 +46,7 @@ struct session {
 	struct server *server;
 	struct session *next;
 	bool neper, open, refused;
+	bool served;			 /* it came to a run */
 	int control[SERVER_MEMBERS_MAX]; /* one for each client; a weir session has one */
 	struct sock_addr peer[SERVER_MEMBERS_MAX];
 	uint32_t members, members_wanted;
@@ -73,6 +75,7 @@ void arrival_close(struct worker *w, void *unused);
 /* server.c: at least count workers (the server's own -T when the user gave it). */
 int server_workers(
 	struct server *s, uint32_t count, struct worker ***list, uint32_t *got, struct err *e);
-void server_session_over(struct server *s);
+/* A session is gone; served: it came to a run, which is what --once waits for. */
+void server_session_over(struct server *s, bool served);
 
 #endif

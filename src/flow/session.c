@@ -47,10 +47,14 @@ static void session_shut(struct session *s)
 
 static int session_prepare(struct session *s, uint32_t threads, struct err *e)
 {
+	struct sock_options options;
 	uint32_t count;
 	int ret;
 
-	ret = server_workers(s->server, threads, &s->workers, &count, e);
+	flow_sock_options(&s->options, false, &options);
+	ret = sock_try_options(&options, e);
+	if (!ret)
+		ret = server_workers(s->server, threads, &s->workers, &count, e);
 	if (ret)
 		return ret;
 	if ((uint64_t)count * 2 * s->options.buffer_size > BUFFERS_MAX_BYTES)
@@ -97,6 +101,7 @@ static void session_tell_over(struct session *s)
 {
 	const struct endpoint_events *ev = s->server->events;
 
+	s->served = true;
 	pthread_mutex_lock(&s->server->telling);
 	if (!s->outcome.local.valid)
 		log_error("nothing was measured: %s",
@@ -487,14 +492,16 @@ static void *session_main(void *argument)
 {
 	struct session *s = argument;
 	struct server *server = s->server;
+	bool served;
 
 	if (s->neper)
 		session_neper(s);
 	else
 		session_weir(s);
 	session_shut(s);
+	served = s->served;
 	session_free(s);
-	server_session_over(server);
+	server_session_over(server, served);
 	return NULL;
 }
 

@@ -174,6 +174,21 @@ int sock_set_after(int fd, const struct sock_options *o, struct err *e)
 	return 0;
 }
 
+int sock_try_options(const struct sock_options *options, struct err *e)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), ret;
+
+	if (fd < 0 && errno == EAFNOSUPPORT)
+		fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return err_set(e, errno, "cannot make a socket: %m");
+	ret = sock_set_before(fd, options, e);
+	if (!ret)
+		ret = sock_set_after(fd, options, e);
+	close(fd);
+	return ret;
+}
+
 int sock_listen(const struct sock_addr *addr, const struct sock_listen *how, struct err *e)
 {
 	char text[SOCK_ADDR_TEXT];

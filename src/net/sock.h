@@ -60,6 +60,9 @@ struct sock_options {
 int sock_set_before(int fd, const struct sock_options *options, struct err *e);
 int sock_set_after(int fd, const struct sock_options *options, struct err *e);
 
+/* Whether the kernel takes these options at all, tried on a socket that is thrown away. */
+int sock_try_options(const struct sock_options *options, struct err *e);
+
 struct sock_listen {
 	int backlog;
 	bool freebind;

@@ -22,9 +22,10 @@
 
 struct nic_guard {
 	pid_t pid; /* 0: none */
-	int pipe;  /* to it: a byte sends it home, the end without one means that the owner died */
+	int line;  /* to it: a byte sends it home, the end without one means that the owner died */
 };
 
+/* It is on guard when this returns. */
 int nic_guard_start(struct nic_guard *g, const struct nic_journal *j, struct err *e);
 void nic_guard_stop(struct nic_guard *g); /* harmless where none runs */
 

@@ -46,7 +46,7 @@ int nic_plan_open(struct nic_plan *p, const char *nic, bool dry_run, struct err 
 {
 	int ret;
 
-	*p = (struct nic_plan){ .dry_run = dry_run, .journal.fd = -1, .guard.pipe = -1 };
+	*p = (struct nic_plan){ .dry_run = dry_run, .journal.fd = -1, .guard.line = -1 };
 	if (!sys_is_live())
 		return err_set(e, ENOTSUP, "the NICs of a recorded machine cannot be changed");
 	if (strlen(nic) >= sizeof(p->nic) || !if_nametoindex(nic)) {
