@@ -4,18 +4,20 @@
 MESON        ?= meson
 NINJA        ?= ninja
 FUZZ_SECONDS ?= 20
-# make check SUITE=unit runs one suite of tests: unit, cli, e2e or house.
+# make check SUITE=unit runs one suite of tests: unit, cli, e2e, lab or house.
 SUITE        ?=
 # make install PREFIX=/usr DESTDIR=/tmp/package
 PREFIX       ?=
+# make lab KERNEL=6.12 TESTS=00-module picks a kernel and tests of lab/tests.
+TESTS        ?=
 
 WEIR = build/src/cmd/weir
 # Every finding ends the program, whatever the environment says.
 SANITIZE = -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
 	-Dc_args=-fno-sanitize-recover=all
 
-.PHONY: all demo check lint format fuzz bench install clean help
-.PHONY: need-build need-check need-lint need-fuzz need-bench
+.PHONY: all demo check lab lab-shell lint format fuzz bench install clean help
+.PHONY: need-build need-check need-lab need-lint need-fuzz need-bench
 .NOTPARALLEL: # ninja does that
 .DELETE_ON_ERROR:
 
@@ -31,6 +33,12 @@ check: need-check build-check/build.ninja ## build with sanitizers and run all t
 	@$(MESON) test -C build-check --no-rebuild --print-errorlogs $(if $(SUITE),--suite $(SUITE)) \
 		</dev/null; status=$$?; \
 		scripts/test-summary build-check/meson-logs/testlog.json && exit $$status
+
+lab: need-lab all ## device memory on a real kernel, in a VM; KERNEL=6.12 for the oldest that has it
+	@WEIR="$(CURDIR)/$(WEIR)" lab/check $(TESTS)
+
+lab-shell: need-lab all ## a shell in that VM
+	@WEIR="$(CURDIR)/$(WEIR)" lab/shell
 
 lint: need-lint build-check/build.ninja ## check layout, and look for bugs without running anything
 	@$(NINJA) -C build-check build.ninja >/dev/null
@@ -54,13 +62,14 @@ install: all ## install to PREFIX (/usr/local), below DESTDIR if set
 	@$(MESON) install -C build
 
 clean: ## remove all that was built
-	rm -rf build build-check build-fuzz
+	rm -rf build build-check build-fuzz build-lab
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
 need-build: ; @scripts/deps build
-need-check: ; @scripts/deps build check
+need-check: ; @scripts/deps build check lab
+need-lab:   ; @scripts/deps build lab
 need-lint:  ; @scripts/deps build check lint
 need-fuzz:  ; @scripts/deps build fuzz
 need-bench: ; @scripts/deps build bench

@@ -9,10 +9,10 @@
  *		...
  *	}
  *
- *	loop_init(&l, e);
+ *	loop_init(&l, NULL, e);
  *	loop_add(&l, &p->in, fd, EPOLLIN, peer_readable, e);
  *	loop_timer_set(&l, &p->tick, clock_ns() + NS_PER_S, peer_tick);
- *	loop_run(&l);
+ *	loop_run(&l, e);
  *
  * Sources and timers live inside their owners: the loop allocates nothing after loop_init(). The
  * wait has no timeout of its own: one timerfd is armed when the earliest timer changes, so that a

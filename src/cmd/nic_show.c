@@ -164,6 +164,8 @@ static void show_bits(
 	}
 	out_object(o, key);
 	for (size_t i = 0; i < count; i++) {
+		if (!bits[i].name[0]) /* the kernel keeps places without a name */
+			continue;
 		out_bool(o, bits[i].name, NULL, bits[i].on);
 		if (set == NIC_PRIVATE_FLAGS || is_notable(bits[i].name))
 			out_text(o, LABEL "%s %s%s\n", label, bits[i].name,

@@ -53,15 +53,26 @@ struct adoption {
 	uint64_t early_bytes;
 };
 
+/* A flow of the run is lost: nobody must wait for it. */
+static void run_lose(struct run *r, int error)
+{
+	int none = 0;
+
+	atomic_compare_exchange_strong(&r->first_error, &none, error);
+	run_ring(r);
+}
+
 static void adopt(struct lane *l, int fd, uint32_t id, uint64_t early_bytes)
 {
 	struct err e = { 0 };
 
-	if (l->stopped || lane_adopt(l, fd, id, early_bytes, &e)) {
-		if (l->stopped)
-			close(fd);
-		else
-			log_error_err(&e);
+	if (l->stopped) {
+		close(fd);
+		return;
+	}
+	if (lane_adopt(l, fd, id, early_bytes, &e)) {
+		log_error_err(&e);
+		run_lose(l->run, e.code ? e.code : ENOMEM);
 	}
 }
 
@@ -87,6 +98,7 @@ static void arrival_give(
 	a = calloc(1, sizeof(*a));
 	if (!a) {
 		close(fd);
+		run_lose(l->run, ENOMEM);
 		return;
 	}
 	*a = (struct adoption){
@@ -214,6 +226,17 @@ static void arrival_read(struct loop *loop, struct loop_fd *in, uint32_t events)
 	free(a);
 }
 
+/* One connection could not be taken in, and nobody knows whose it was: all who wait are told. */
+static void arrival_lost(struct server *server, int fd)
+{
+	close(fd);
+	pthread_mutex_lock(&server->lock);
+	for (struct session *s = server->sessions; s; s = s->next)
+		if (server->workload != WORKLOAD_CRR && s->run.arrived < s->run.flow_count)
+			run_lose(&s->run, ENOMEM);
+	pthread_mutex_unlock(&server->lock);
+}
+
 static void arrival_late(struct loop *loop, struct loop_timer *patience);
 
 /* Wait for what it says, or frees it. */
@@ -223,7 +246,7 @@ static void arrival_begin(struct arrival *a, int fd)
 	struct door *door = a->worker->owner;
 
 	if (loop_add(loop, &a->in, fd, EPOLLIN | EPOLLRDHUP, arrival_read, NULL)) {
-		close(fd);
+		arrival_lost(a->server, fd);
 		free(a);
 		return;
 	}
@@ -260,7 +283,7 @@ static void arrival_wait(struct listener *l, int fd, const struct sock_addr *pee
 	struct arrival *a = calloc(1, sizeof(*a));
 
 	if (!a) {
-		close(fd);
+		arrival_lost(l->server, fd);
 		return;
 	}
 	a->server = l->server;

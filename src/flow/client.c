@@ -430,6 +430,10 @@ static int client_measure(struct client *c, struct err *e)
 	outcome_explain(&c->outcome, &c->run);
 	if (!ret)
 		ret = c->outcome.neper ? client_exchange_neper(c, e) : client_exchange(c, e);
+	if (!ret && !c->outcome.local.valid)
+		ret = err_set(e, ENODATA, "nothing was measured: %s",
+			c->outcome.local.error[0] ? c->outcome.local.error
+						  : "the window did not open");
 	if (ret && !c->outcome.local.error[0])
 		snprintf(c->outcome.local.error, sizeof(c->outcome.local.error), "%s", e->what);
 	if (c->outcome.local.error[0])
@@ -440,9 +444,13 @@ static int client_measure(struct client *c, struct err *e)
 
 static int client_prepare(struct client *c, struct err *e)
 {
+	struct sock_options options;
 	int ret;
 
-	ret = client_connect(c, e);
+	flow_sock_options(c->options, true, &options);
+	ret = sock_try_options(&options, e);
+	if (!ret)
+		ret = client_connect(c, e);
 	if (!ret)
 		ret = client_greet(c, e);
 	if (ret)

@@ -127,8 +127,10 @@ static void lane_over(struct lane *l)
 	l->finished = true;
 	loop_timer_cancel(&l->worker->loop, &l->tick);
 	run_usage(l->run, &usage);
-	if (l->run->lanes_over + 1 == l->run->lane_count)
-		l->run->usage_end = usage;
+	/* Before it counts as over: who sees the last lane over finds the usage there. */
+	pthread_mutex_lock(&l->run->usage_lock);
+	l->run->usage_end = usage;
+	pthread_mutex_unlock(&l->run->usage_lock);
 	l->run->lanes_over++;
 	run_ring(l->run);
 }

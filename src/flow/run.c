@@ -19,14 +19,21 @@ static double run_interval_s(const struct flow_options *o)
 	return o->interval;
 }
 
-static uint32_t run_sample_capacity(const struct run *r)
+static uint32_t run_sample_capacity(const struct flow_options *o)
 {
-	double ticks = r->length_ns ? (double)r->length_ns / (double)r->interval_ns
-				    : SAMPLES_UNKNOWN_LENGTH;
+	double ticks =
+		o->test_length > 0 ? o->test_length / run_interval_s(o) : SAMPLES_UNKNOWN_LENGTH;
 
 	if (ticks > SAMPLES_MAX)
 		ticks = SAMPLES_MAX;
 	return (uint32_t)ticks + 4; /* start, window, end, and one for rounding */
+}
+
+uint64_t run_samples_bytes(const struct flow_options *o, uint32_t lanes)
+{
+	return run_sample_capacity(o) *
+	       (lanes * sizeof(struct lane_sample) +
+		       (uint64_t)o->num_flows * sizeof(struct flow_sample));
 }
 
 static int hist_new(struct hist **h, struct err *e)
@@ -63,7 +70,7 @@ static int lane_init(struct lane *l, struct run *r, struct worker *w, uint32_t i
 	l->run = r;
 	l->worker = w;
 	l->index = index;
-	l->sample_capacity = run_sample_capacity(r);
+	l->sample_capacity = run_sample_capacity(r->options);
 	l->samples = calloc(l->sample_capacity, sizeof(*l->samples));
 	if (!l->samples)
 		return err_set(e, ENOMEM, "no memory for %u samples: choose a longer --interval",
@@ -88,6 +95,7 @@ int run_init(struct run *r, enum workload w, const struct flow_options *o, struc
 	int ret = 0;
 
 	memset(r, 0, sizeof(*r));
+	pthread_mutex_init(&r->usage_lock, NULL);
 	r->workload = w;
 	r->options = o;
 	r->client = o->client;
@@ -368,13 +376,15 @@ static void interval_join(struct interval_result *into, const struct interval_re
 	into->retransmits += sliver->retransmits;
 }
 
-static void collect_intervals(const struct run *r, struct end_result *out)
+static int collect_intervals(const struct run *r, struct end_result *out, struct err *e)
 {
 	uint32_t first, count = run_intervals(r, &first);
 	struct hist h;
 
 	out->intervals = calloc(count ? count : 1, sizeof(*out->intervals));
-	for (uint32_t i = 0; out->intervals && i < count; i++) {
+	if (!out->intervals)
+		return err_set(e, ENOMEM, "no memory for the results of %u intervals", count);
+	for (uint32_t i = 0; i < count; i++) {
 		struct interval_result *iv = &out->intervals[out->interval_count];
 
 		interval_fill(r, first + i, &h, iv);
@@ -383,6 +393,7 @@ static void collect_intervals(const struct run *r, struct end_result *out)
 		else
 			interval_join(iv - 1, iv);
 	}
+	return 0;
 }
 
 static void collect_flows(const struct lane *l, uint64_t window_ns, struct end_result *out)
@@ -467,7 +478,9 @@ int run_collect(struct run *r, struct end_result *out, struct err *e)
 			&(struct collection){ .lane = &r->lanes[i], .out = out });
 	if (out->flow_count)
 		qsort(out->flows, out->flow_count, sizeof(*out->flows), compare_flows);
-	collect_intervals(r, out);
+	ret = collect_intervals(r, out, e);
+	if (ret)
+		return ret;
 	if (out->interval_count)
 		out->window_ns =
 			out->intervals[out->interval_count - 1].end_ns - out->intervals[0].begin_ns;

@@ -146,6 +146,7 @@ struct run {
 	_Atomic uint32_t windows, lanes_over;  /* lanes whose window opened, whose run ended */
 	/* of the process, when the first window opened and when the last lane ended */
 	struct rusage usage_begin, usage_end;
+	pthread_mutex_t usage_lock;
 	_Atomic int first_error; /* positive errno of the first flow that broke */
 	uint32_t flow_count, lane_count;
 	struct lane *lanes;
@@ -158,6 +159,8 @@ struct run {
 int run_init(struct run *r, enum workload w, const struct flow_options *options,
 	struct worker **workers, uint32_t count, struct err *e);
 void run_free(struct run *r);
+/* Memory that the samples of such a run take, over so many lanes and all its flows. */
+uint64_t run_samples_bytes(const struct flow_options *o, uint32_t lanes);
 
 /* With --mem udmabuf or cuda: memory for each lane, bound to the NIC of this local address. And, when
  * all flows are there and before any data: their steering. Both from the control thread. */

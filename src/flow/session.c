@@ -57,6 +57,11 @@ static int session_prepare(struct session *s, uint32_t threads, struct err *e)
 		ret = server_workers(s->server, threads, &s->workers, &count, e);
 	if (ret)
 		return ret;
+	if (run_samples_bytes(&s->options, count) > BUFFERS_MAX_BYTES)
+		return err_set(e, E2BIG,
+			"--interval %g over --test-length %g and --num-flows %lld makes more samples than this server keeps",
+			s->options.interval, s->options.test_length,
+			(long long)s->options.num_flows);
 	if ((uint64_t)count * 2 * s->options.buffer_size > BUFFERS_MAX_BYTES)
 		return err_set(e, E2BIG,
 			"--buffer-size %llu for %u threads is more than this server gives",

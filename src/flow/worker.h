@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A worker: a thread with an event loop, and a way to have work done in it.
  *
- *	worker_start(&w, 0, cpu, e);
+ *	worker_start(&w, 0, cpu, 1024, e);
  *	worker_call(w, act, argument);	run act in the worker's thread and wait for it
  *	worker_post(w, &job);		run job.act there some time; the job must live until then
  *	worker_stop(w);

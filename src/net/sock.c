@@ -163,7 +163,7 @@ int sock_set_after(int fd, const struct sock_options *o, struct err *e)
 	if (o->congestion_control &&
 		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, o->congestion_control,
 			(socklen_t)strlen(o->congestion_control)) < 0) {
-		ret = err_set(e, errno, "cannot use congestion control \"%s\": %m",
+		ret = err_set(e, errno, "--congestion-control %s: this kernel does not take it: %m",
 			o->congestion_control);
 		err_hint(e, "see /proc/sys/net/ipv4/tcp_available_congestion_control");
 		return ret;

@@ -4,7 +4,7 @@
  *	tcp_state_read(fd, &before);
  *	...
  *	tcp_state_read(fd, &after);
- *	tcp_limits_between(&before, &after, elapsed_ns, &limits);
+ *	tcp_limits_between(&before, &after, elapsed_ns, sent_bytes, &limits);
  *	printf("limited by %s\n", tcp_limit_name(tcp_limits_main(&limits)));
  */
 #ifndef WEIR_NET_TCP_STATE_H

@@ -87,7 +87,7 @@ def test_once_is_not_used_up_by_a_client_that_was_refused():
             pass
         time.sleep(0.3)
         assert not server.ended(), server.so_far()
-        measured(server.client("-l", "0.2", "--json"))
+        measured(server.client("-Q", "5", "-l", "0.2", "--json"))
         assert server.wait(5).status == 0
 
 

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=dash disable=SC2154
+#
+# weir stream from and into device memory: every byte is validated where it lies, and the NICs' own counters say
+# which way it went.
+
+payload=300000 # an emulated second brings at least this
+
+tx_possible() {
+	kernel_at_least 6.16 || skip "this kernel cannot send from device memory"
+}
+
+# between SERVER_OPTIONS CLIENT_OPTIONS
+between() {
+	# shellcheck disable=SC2086 # words
+	serve stream $1
+	# shellcheck disable=SC2086
+	measure stream -l 1 --warmup 0 --validate $2
+}
+
+# What the NICs must be like before and after: settings, rules, tables; not what they counted.
+nics() {
+	{
+		weir nic show lab0 --json
+		far weir nic show lab1 --json
+	} | tr ',' '\n' | grep -vE '"[a-z_]*(packets|bytes|fail|drops|fast|slow|empty|cached|ring|inflight|state)[a-z_]*":'
+}
+
+nics_are_as_before() {
+	nics >/tmp/nics.after
+	cmp -s /tmp/nics.before /tmp/nics.after
+}
+
+unchanged() {
+	eventually nics_are_as_before && return
+	diff /tmp/nics.before /tmp/nics.after
+	return 1
+}
+
+test_host_to_udmabuf() {
+	lab_up
+	between "--mem udmabuf --path devmem" "-H $far4"
+	at_least $payload far rx_devmem_bytes
+	equals 0 far from_devmem_bytes
+}
+
+test_udmabuf_to_host() {
+	tx_possible
+	lab_up
+	between "" "-H $far4 --mem udmabuf --path devmem"
+	at_least $payload far from_devmem_bytes
+	equals 0 far rx_devmem_bytes
+}
+
+test_udmabuf_to_udmabuf() {
+	tx_possible
+	lab_up
+	between "--mem udmabuf --path devmem" "-H $far4 --mem udmabuf --path devmem"
+	at_least $payload far rx_devmem_bytes
+}
+
+test_eight_flows_over_several_queues() {
+	lab_up
+	between "--mem udmabuf --path devmem --queues 2-3" "-H $far4 -F 8 -B 64K"
+	at_least 50000 far q2_rx_devmem_bytes
+	at_least 50000 far q3_rx_devmem_bytes
+}
+
+test_the_server_sends() {
+	tx_possible
+	lab_up
+	between "--mem udmabuf --path devmem" "-H $far4 -M --mem udmabuf --path devmem"
+	at_least $payload near rx_devmem_bytes
+}
+
+test_jumbo_frames_over_ipv6() {
+	lab_up
+	mtu 9000
+	between "--mem udmabuf --path devmem" "-6 -H $far6 -B 256K"
+	at_least $payload far rx_devmem_bytes
+}
+
+test_gathered_into_one_piece() {
+	lab_up
+	between "--mem udmabuf --path devmem --rx-copy" "-H $far4 -B 128K"
+	at_least $payload far rx_devmem_bytes
+}
+
+test_with_loss_every_byte_is_right() {
+	lab_up
+	fault drop_every 200
+	between "--mem udmabuf --path devmem" "-H $far4"
+	at_least 1 far rx_wire_drop
+	at_least 100000 far rx_devmem_bytes
+}
+
+test_auto_takes_the_nics_own_path() {
+	lab_up
+	between "--mem udmabuf" "-H $far4"
+	at_least $payload far rx_devmem_bytes
+	grep -q '"rx_path":"devmem"' /tmp/server.json
+}
+
+test_auto_sends_staged_where_the_kernel_cannot() {
+	kernel_at_least 6.16 && skip "this kernel can send from device memory"
+	lab_up
+	between "" "-H $far4 --mem udmabuf"
+	grep -q '"tx_path":"staged"' /tmp/client.json
+}
+
+test_staged_leaves_the_nic_alone() {
+	lab_up
+	nics >/tmp/nics.before
+	between "--mem udmabuf --path staged" "-H $far4"
+	equals 0 far rx_devmem_bytes
+	unchanged
+}
+
+test_payload_that_split_missed_is_named() {
+	lab_up
+	fault linear_bytes 100
+	between "--mem udmabuf --path devmem" "-H $far4"
+	grep -q '"name":"devmem_missed"' /tmp/server.json
+}
+
+test_the_nic_is_put_back() {
+	lab_up
+	nics >/tmp/nics.before
+	between "--mem udmabuf --path devmem" "-H $far4 -F 3"
+	unchanged
+}
+
+test_the_nic_is_put_back_after_kill_9() {
+	lab_up
+	nics >/tmp/nics.before
+	for victim in server client; do
+		serve stream --mem udmabuf --path devmem
+		weir stream -c -H "$far4" -l 20 >/dev/null 2>&1 &
+		client=$!
+		usleep 1500000
+		if [ $victim = server ]; then
+			kill -9 "$(far sh -c 'for p in /proc/[0-9]*; do tr "\0" " " <$p/cmdline; echo " ${p#/proc/}"; done' 2>/dev/null |
+				sed -n 's/^weir stream --mem udmabuf.* \([0-9]*\)$/\1/p' | head -n 1)"
+		else
+			kill -9 $client
+		fi
+		wait $client || true
+		wait "$server" || true
+		unchanged
+	done
+}
+
+test_a_second_run_on_the_nic_is_refused_with_the_owner() {
+	lab_up
+	serve stream --mem udmabuf --path devmem
+	weir stream -c -H "$far4" -l 4 >/dev/null 2>&1 &
+	client=$!
+	usleep 1500000
+	far weir stream --once --mem udmabuf --path devmem -C 13866 -P 13867 >/tmp/second 2>&1 &
+	usleep 500000
+	! weir stream -c -H "$far4" -C 13866 -P 13867 -l 1 >/tmp/refused 2>&1
+	grep -q "weir stream" /tmp/refused
+	wait $client
+}

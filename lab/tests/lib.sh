@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=dash
+#
+# What tests inside the VM are made of. A test is a function test_BEHAVIOUR in a script of this folder. It
+# fails when one of its commands fails (set -e), and is skipped by skip REASON:
+#
+#	test_plain_tcp_uses_no_device_memory() {
+#		lab_up
+#		serve stream
+#		measure stream -H "$far4" -l 1
+#		at_least 1000000 far rx_page_bytes
+#		equals 0 far rx_devmem_bytes
+#	}
+
+near4=10.9.0.1 far4=10.9.0.2 near6=fd09::1 far6=fd09::2
+far_pid_file=/tmp/far.pid
+test_seconds=60
+# In the kernel's log this is never harmless.
+trouble='WARNING:|BUG|Oops|general protection|Call Trace|page_pool_release_retry|waiting for .* to become free'
+
+# The two NICs: lab0 here, lab1 in a network namespace of its own. Arguments are the module's parameters.
+lab_up() {
+	rmmod labnic 2>/dev/null || true # a person's
+	insmod /lab/labnic.ko "$@"
+	# The other end is a host of its own in all but /tmp: its /sys shows its NIC only.
+	rm -f "$far_pid_file"
+	unshare -n -m sh -ec "mount -t sysfs sys /sys; mount -t tmpfs run /run
+		echo \$\$ >$far_pid_file; exec sleep 100000" &
+	eventually [ -s "$far_pid_file" ]
+	ip link set lab1 netns "$(cat "$far_pid_file")"
+	far ip link set lo up
+	mtu 1500
+	echo 0 >/proc/sys/net/ipv6/conf/lab0/accept_dad
+	far sh -c 'echo 0 >/proc/sys/net/ipv6/conf/lab1/accept_dad'
+	ip address add $near4/24 dev lab0
+	ip address add $near6/64 dev lab0
+	far ip address add $far4/24 dev lab1
+	far ip address add $far6/64 dev lab1
+	ip link set lab0 up
+	far ip link set lab1 up
+}
+
+# Runs a command at the other end.
+far() {
+	nsenter -t "$(cat "$far_pid_file")" -n -m "$@"
+}
+
+mtu() {
+	ip link set lab0 mtu "$1"
+	far ip link set lab1 mtu "$1"
+}
+
+# fault drop_every 200
+fault() {
+	echo "$2" >"/sys/module/labnic/parameters/$1"
+}
+
+skip() {
+	echo "$*" >/tmp/skipped
+	exit 77
+}
+
+# Repeats a command until it succeeds, for five seconds.
+eventually() {
+	local tries=100
+	until "$@"; do
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || return 1
+		usleep 50000
+	done
+}
+
+# Starts a weir server at the other end and waits until it listens: serve stream --mem udmabuf. $server is
+# its process.
+serve() {
+	rm -f /tmp/server.json
+	nsenter -t "$(cat "$far_pid_file")" -n -m weir "$@" --once --out /tmp/server.json >/tmp/server 2>&1 &
+	server=$!
+	eventually listening && return
+	echo "the server does not listen:"
+	cat /tmp/server
+	return 1
+}
+
+# Somebody at the other end: 0A is LISTEN.
+listening() {
+	far cat /proc/net/tcp /proc/net/tcp6 | grep -q '^ *[0-9]*: [^ ]* [^ ]* 0A '
+}
+
+# Runs the client to the end, and waits for the server's: measure stream -H "$far4". The records of both are
+# in /tmp/client.json and /tmp/server.json; what the NICs counted meanwhile say grown, equals, at_least ...
+measure() {
+	local status=0
+	counters_begin
+	rm -f /tmp/client.json
+	weir "$@" -c --out /tmp/client.json >/tmp/client 2>&1 || status=$?
+	trusted client $status || return 1
+	status=0
+	wait "$server" || status=$?
+	trusted server $status || return 1
+	counters_end
+}
+
+# An emulated CPU has no steady rate: weir may doubt that and nothing else.
+trusted() {
+	[ "$2" -eq 0 ] && return
+	if [ "$2" -eq 3 ] && ! sed 's/.*"findings":\[//' "/tmp/$1.json" | tr '{' '\n' |
+		grep -E '"severity":"(failed|invalid)"' | grep -qv '"name":"not_steady"'; then
+		return
+	fi
+	echo "the $1 ended with status $2:"
+	cat "/tmp/$1"
+	return 1
+}
+
+# Runs a command, shows its words only if it fails.
+quietly() {
+	"$@" >/tmp/quietly 2>&1 && return
+	echo "failed: $*"
+	cat /tmp/quietly
+	return 1
+}
+
+# The NICs' own counters, for what is not measured by measure.
+counters_begin() {
+	ethstat lab0 >/tmp/near.before
+	far ethstat lab1 >/tmp/far.before
+}
+
+counters_end() {
+	ethstat lab0 >/tmp/near.after
+	far ethstat lab1 >/tmp/far.after
+}
+
+# shellcheck disable=SC2016 # awk's, not the shell's
+sum_of_differences='
+	{ short = $1; sub(/^q[0-9]+_/, "", short) }
+	$1 != name && short != name { next }
+	NR == FNR { sum -= $2; next }
+	{ sum += $2 }
+	END { printf "%.0f\n", sum }'
+
+# grown near|far NAME: by how much a counter of that NIC grew, over all queues; qN_NAME: in one of them.
+grown() {
+	awk -v name="$2" "$sum_of_differences" "/tmp/$1.before" "/tmp/$1.after"
+}
+
+# equals 0 far rx_devmem_bytes, at_least 1000000 far rx_page_bytes, at_most ...
+equals() {
+	[ "$(grown "$2" "$3")" -eq "$1" ] && return
+	echo "$3 of the $2 NIC grew by $(grown "$2" "$3"), wanted $1"
+	return 1
+}
+
+at_least() {
+	[ "$(grown "$2" "$3")" -ge "$1" ] && return
+	echo "$3 of the $2 NIC grew by $(grown "$2" "$3"), wanted at least $1"
+	return 1
+}
+
+at_most() {
+	[ "$(grown "$2" "$3")" -le "$1" ] && return
+	echo "$3 of the $2 NIC grew by $(grown "$2" "$3"), wanted at most $1"
+	return 1
+}
+
+kernel_at_least() {
+	[ "$(printf '%s\n' "$1" "$(uname -r)" | sort -V | head -n 1)" = "$1" ]
+}
+
+# One test in a process of its own, with a time limit; then everything that is left of it goes.
+run_test() {
+	local script=$1 name=$2 began status title
+	title="$(basename "$script" .sh): $(echo "${name#test_}" | tr _ ' ')"
+	rm -f /tmp/skipped
+	began=$(cut -d. -f1 /proc/uptime)
+	timeout $test_seconds sh -eu -c ". /lab/lib.sh; . $script; set -x; $name" 2>/tmp/trace
+	status=$?
+	if [ $status -ne 0 ] && [ $status -ne 77 ]; then
+		echo "the last commands:"
+		tail -n 20 /tmp/trace
+	fi
+	# All but this process, the first one of the VM.
+	[ $$ -ne 1 ] || kill -9 -1
+	if lsmod | grep -q '^labnic ' && ! eventually rmmod labnic; then
+		echo "the module cannot be unloaded"
+		status=1
+	fi
+	rm -rf /run/*
+	dmesg -c >/tmp/dmesg
+	if grep -qE "$trouble" /tmp/dmesg; then
+		echo "the kernel complains:"
+		cat /tmp/dmesg
+		status=1
+	fi
+	case $status in
+	0) echo "ok - $title ($(($(cut -d. -f1 /proc/uptime) - began)) s)" ;;
+	77) echo "ok - $title # skip $(cat /tmp/skipped)" ;;
+	*) echo "not ok - $title (status $status)" ;;
+	esac
+	[ $status -eq 0 ] || [ $status -eq 77 ]
+}
+
+run_tests() {
+	local failed=0 name names
+	names=$(sed -n 's/^\(test_[a-z0-9_]*\)() {$/\1/p' "$1")
+	for name in $names; do
+		run_test "$1" "$name" || failed=1
+	done
+	return $failed
+}
