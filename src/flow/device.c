@@ -315,7 +315,7 @@ static int use_fragments(struct flow *f)
 {
 	struct device *d = &f->lane->device;
 	const struct run *r = f->lane->run;
-	struct mem_mismatch wrong;
+	struct mem_mismatch wrong = { 0 };
 	size_t count = 0;
 	int ret = 0;
 

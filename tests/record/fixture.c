@@ -175,7 +175,7 @@ void fixture_run(struct fixture *x)
 			struct flow_sample *s = &f->samples[k];
 
 			l->samples[k].time_ns = s->time_ns = k * NS_PER_S + i;
-			l->samples[k].usage.ru_utime.tv_usec = 1000 * k;
+			l->samples[k].usage.ru_utime.tv_usec = (suseconds_t)1000 * k;
 			l->samples[k].usage.ru_stime.tv_sec = k;
 			l->samples[k].usage.ru_maxrss = 2000;
 			s->counts.rx_bytes = s->counts.transactions = 50 + 1000ull * (i + 1) * k;
