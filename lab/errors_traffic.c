@@ -307,6 +307,15 @@ static void stall_case(void)
 	drain();
 }
 
+static void reopen_connection(void)
+{
+	close(sender);
+	close(receiver);
+	sender = inet_connect(SOCK_STREAM, "10.9.0.2", PORT);
+	receiver = must("accept", accept(listener, NULL, NULL));
+	allow_zerocopy(sender);
+}
+
 /* Silent traps and broken hardware. */
 static void split_fault_cases(void)
 {
@@ -319,28 +328,25 @@ static void split_fault_cases(void)
 		r.result);
 	drain();
 	fault_set("nosplit_every", 0);
+
 	fault_set("linear_bytes", 17);
 	give(4 * PAGE);
 	r = take_devmem();
 	expect_true("imprecise split: linear and dma-buf cmsgs", r.linear > 0 && r.fragments > 0,
 		"linear", r.linear);
-	drain();
+	/* GRO of 6.12 puts the linear bytes among the fragments, which recvmsg then refuses. */
+	expect("imprecise split: the rest", take_devmem().result, by_kernel(-EAGAIN, -ENODEV),
+		NULL);
 	fault_set("linear_bytes", 0);
+	reopen_connection();
+
 	fault_set("mixed_every", 1);
 	give(4 * PAGE);
 	take_devmem(); /* what was good before the bad fragment */
 	expect("recvmsg, readable and unreadable fragments mixed", take_devmem().result, -ENODEV,
 		NULL);
 	fault_set("mixed_every", 0);
-}
-
-static void reopen_connection(void)
-{
-	close(sender);
-	close(receiver);
-	sender = inet_connect(SOCK_STREAM, "10.9.0.2", PORT);
-	receiver = must("accept", accept(listener, NULL, NULL));
-	allow_zerocopy(sender);
+	reopen_connection();
 }
 
 static void unbind_cases(void)
@@ -372,6 +378,5 @@ void traffic_cases(void)
 	token_cases();
 	stall_case();
 	split_fault_cases();
-	reopen_connection();
 	unbind_cases();
 }

@@ -114,7 +114,8 @@ static struct lane *session_lane(struct session *s, struct worker *here, uint32_
 	for (uint32_t i = 0; s->server->workload == WORKLOAD_CRR && i < s->run.lane_count; i++)
 		if (s->run.lanes[i].worker == here)
 			return &s->run.lanes[i];
-	return &s->run.lanes[id % s->run.lane_count];
+	/* A run has at least one lane. */
+	return &s->run.lanes[id % s->run.lane_count]; // NOLINT(clang-analyzer-core.DivideZero)
 }
 
 static void arrival_weir(
@@ -379,8 +380,9 @@ void arrival_close(struct worker *w, void *unused)
 		free(l);
 		l = next;
 	}
+	/* Each takes itself out of the list, which the analyzer does not see. */
 	while (door && door->arrivals)
-		arrival_drop(door->arrivals);
+		arrival_drop(door->arrivals); // NOLINT(clang-analyzer-unix.Malloc)
 	free(door);
 	w->owner = NULL;
 }

