@@ -101,11 +101,12 @@ measure() {
 	counters_end
 }
 
-# An emulated CPU has no steady rate: weir may doubt that and nothing else.
+# An emulated CPU has no steady rate, and socket buffers weigh much in a second of it: weir may doubt these
+# and nothing else.
 trusted() {
 	[ "$2" -eq 0 ] && return
 	if [ "$2" -eq 3 ] && ! sed 's/.*"findings":\[//' "/tmp/$1.json" | tr '{' '\n' |
-		grep -E '"severity":"(failed|invalid)"' | grep -qv '"name":"not_steady"'; then
+		grep -E '"severity":"(failed|invalid)"' | grep -qvE '"name":"(not_steady|ends_disagree)"'; then
 		return
 	fi
 	echo "the $1 ended with status $2:"
