@@ -117,6 +117,7 @@ test_staged_leaves_the_nic_alone() {
 }
 
 test_payload_that_split_missed_is_named() {
+	kernel_at_least 6.16 || skip "this kernel mixes such packets and ends the connection"
 	lab_up
 	fault linear_bytes 100
 	between "--mem udmabuf --path devmem" "-H $far4"
@@ -139,6 +140,7 @@ test_the_nic_is_put_back_after_kill_9() {
 		client=$!
 		usleep 1500000
 		if [ $victim = server ]; then
+			# shellcheck disable=SC2016 # for the far shell
 			kill -9 "$(far sh -c 'for p in /proc/[0-9]*; do tr "\0" " " <$p/cmdline; echo " ${p#/proc/}"; done' 2>/dev/null |
 				sed -n 's/^weir stream --mem udmabuf.* \([0-9]*\)$/\1/p' | head -n 1)"
 		else
