@@ -27,12 +27,15 @@
 #include "base/clock.h"
 
 #define SPIN_CREDIT_MAX 16
-#define SPIN_TRIAL_NS	(10 * NS_PER_MS) /* without credit, one wait in so long is a trial */
+/* Without credit, one wait in so long is a trial; in twice as long after each that fails. */
+#define SPIN_TRIAL_NS	  (10 * NS_PER_MS)
+#define SPIN_TRIAL_MAX_NS (640 * NS_PER_MS)
 
 struct spin {
 	uint64_t limit_ns; /* 0: never */
 	int credit;	   /* successes weigh one, failures four */
 	uint64_t trial_ns; /* when the next trial is due */
+	uint64_t trial_gap_ns;
 };
 
 static inline void spin_init(struct spin *s, uint64_t limit_ns)
@@ -40,6 +43,7 @@ static inline void spin_init(struct spin *s, uint64_t limit_ns)
 	s->limit_ns = limit_ns;
 	s->credit = SPIN_CREDIT_MAX / 2;
 	s->trial_ns = 0;
+	s->trial_gap_ns = SPIN_TRIAL_NS;
 }
 
 static inline bool spin_worth(struct spin *s)
@@ -53,12 +57,16 @@ static inline bool spin_worth(struct spin *s)
 	now_ns = clock_ns();
 	if (now_ns < s->trial_ns)
 		return false;
-	s->trial_ns = now_ns + SPIN_TRIAL_NS;
+	s->trial_ns = now_ns + s->trial_gap_ns;
 	return true;
 }
 
 static inline void spin_learn(struct spin *s, bool found)
 {
+	if (found)
+		s->trial_gap_ns = SPIN_TRIAL_NS;
+	else if (!s->credit && s->trial_gap_ns < SPIN_TRIAL_MAX_NS)
+		s->trial_gap_ns *= 2;
 	s->credit += found ? 1 : -4;
 	if (s->credit > SPIN_CREDIT_MAX)
 		s->credit = SPIN_CREDIT_MAX;
