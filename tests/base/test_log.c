@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,12 +39,21 @@ static void capture_pipe(void)
 
 static const char *captured(void)
 {
-	ssize_t n = read(reader, logged, sizeof(logged) - 1);
+	struct pollfd readable = { .fd = reader, .events = POLLIN };
+	size_t have = 0;
 
+	/* A terminal hands on what was written a little later, and in pieces. */
+	while (have < sizeof(logged) - 1 && poll(&readable, 1, 200) > 0) {
+		ssize_t n = read(reader, logged + have, sizeof(logged) - 1 - have);
+
+		if (n <= 0)
+			break;
+		have += (size_t)n;
+	}
 	dup2(saved_stderr, STDERR_FILENO);
 	close(saved_stderr);
 	close(reader);
-	logged[n > 0 ? n : 0] = '\0';
+	logged[have] = '\0';
 	return logged;
 }
 
