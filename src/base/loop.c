@@ -238,30 +238,36 @@ static int loop_look(struct loop *l)
 
 static int loop_spin(struct loop *l)
 {
-	uint64_t until_ns;
+	uint64_t now_ns, until_ns;
 	int count = loop_look(l);
 
 	if (count) /* it was there already: nothing to learn */
 		return count;
-	until_ns = clock_ns() + l->spin.limit_ns;
+	now_ns = clock_ns();
+	until_ns = now_ns + l->spin.limit_ns;
 	do {
 		count = loop_look(l);
-	} while (!count && clock_ns() < until_ns && clock_ns() < loop_next_due_ns(l));
-	spin_learn(&l->spin, count > 0 && clock_ns() < until_ns);
+		now_ns = clock_ns();
+	} while (!count && now_ns < until_ns && now_ns < loop_next_due_ns(l));
+	spin_learn(&l->spin, count > 0 && now_ns < until_ns);
 	return count;
 }
 
 static int loop_wait(struct loop *l)
 {
-	int count = 0;
+	uint64_t now_ns;
 
 	if (l->busy)
 		return loop_look(l);
-	if (spin_worth(&l->spin))
-		count = loop_spin(l);
-	if (count)
-		return count;
-	if (clock_ns() >= loop_next_due_ns(l))
+	now_ns = clock_ns();
+	if (spin_worth(&l->spin, now_ns)) {
+		int count = loop_spin(l);
+
+		if (count)
+			return count;
+		now_ns = clock_ns();
+	}
+	if (now_ns >= loop_next_due_ns(l))
 		return loop_look(l);
 	loop_arm(l);
 	return epoll_wait(l->epoll, l->batch, l->batch_size, -1);

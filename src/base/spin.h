@@ -2,7 +2,7 @@
 /* Whether to look again for a while before going to sleep.
  *
  *	found = look();
- *	if (!found && spin_worth(&s)) {
+ *	if (!found && spin_worth(&s, clock_ns())) {
  *		uint64_t until_ns = clock_ns() + s.limit_ns;
  *		do
  *			found = look();
@@ -46,15 +46,12 @@ static inline void spin_init(struct spin *s, uint64_t limit_ns)
 	s->trial_gap_ns = SPIN_TRIAL_NS;
 }
 
-static inline bool spin_worth(struct spin *s)
+static inline bool spin_worth(struct spin *s, uint64_t now_ns)
 {
-	uint64_t now_ns;
-
 	if (!s->limit_ns)
 		return false;
 	if (s->credit > 0)
 		return true;
-	now_ns = clock_ns();
 	if (now_ns < s->trial_ns)
 		return false;
 	s->trial_ns = now_ns + s->trial_gap_ns;

@@ -147,12 +147,12 @@ static int rr_receive_spin(struct flow *f, bool (*got)(struct flow *f, uint64_t 
 static void rr_receive_alone(struct flow *f, bool (*got)(struct flow *f, uint64_t bytes))
 {
 	const struct loop *loop = &f->lane->worker->loop;
-	uint64_t until_ns = clock_ns() + ALONE_TURN_NS, now_ns;
-	int ret = 1;
+	uint64_t now_ns = clock_ns(), until_ns = now_ns + ALONE_TURN_NS;
+	int ret;
 
 	do {
 		ret = 0;
-		if (loop->busy || spin_worth(&f->spin))
+		if (loop->busy || spin_worth(&f->spin, now_ns))
 			ret = rr_receive_spin(f, got);
 		if (!ret && !loop->busy)
 			ret = rr_receive(f, got, 0);
