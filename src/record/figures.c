@@ -238,8 +238,7 @@ static void make_overall(struct figures *f)
 		struct figures_part *p = &f->part[i];
 
 		f->fairness = fmin(f->fairness, p->fairness); /* of a number and NAN, the number */
-		if (!f->steady || (!f->steady->known && p->steady.known) ||
-			(f->steady->steady && p->steady.known && !p->steady.steady))
+		if (!f->steady || p->steady.state > f->steady->state)
 			f->steady = &p->steady;
 	}
 }

@@ -269,16 +269,20 @@ static void emit_steady(const struct figures *f, struct out *o)
 	const struct figures_part *p = f->part;
 	const struct stats_steady *s = f->steady;
 
-	if (!s || !s->known) {
+	if (!s || s->state == STEADY_UNKNOWN) {
 		out_null(o, "steady");
 		return;
 	}
 	while (&p->steady != s)
 		p++;
 	out_object(o, "steady");
-	out_bool(o, "steady", NULL, s->steady);
+	if (s->state == STEADY_NOISY)
+		out_null(o, "steady");
+	else
+		out_bool(o, "steady", NULL, s->state == STEADY_YES);
 	out_f64(o, "drift_share", NULL, s->drift);
 	out_f64(o, "variation_share", NULL, s->variation);
+	out_f64(o, "mean_error_share", NULL, s->mean_error);
 	if (s->steady_from < p->end->interval_count)
 		out_u64(o, "from_ns", NULL, p->end->intervals[s->steady_from].begin_ns);
 	else

@@ -11,7 +11,7 @@
 
 #define DIFFERENCE_SAID	   0.01
 #define DIFFERENCE_INVALID 0.05
-#define BUFFERED_BYTES	   (4u << 20) /* what the sockets of one flow may hold when a window ends */
+#define BUFFERED_BYTES	   (4u << 20) /* in a socket when a window ends, where its host is not known */
 #define CPU_BOUND	   0.95
 #define UNFAIR		   0.8
 #define COPIED_SAID	   0.01
@@ -91,9 +91,21 @@ static double difference(double a, double b)
 	return most > 0 ? fabs(a - b) / most : 0;
 }
 
+/* What a socket of this end may hold: the last of the three numbers of tcp_rmem or tcp_wmem. They may
+ * be the peer's words. */
+static double buffer_of(const struct end_result *end, const char *fact)
+{
+	const char *text = end->facts ? host_facts_get(end->facts, fact) : NULL;
+	double most;
+
+	if (text && sscanf(text, "%*s %*s %lf", &most) == 1 && most > 0 && most <= INT32_MAX)
+		return most;
+	return BUFFERED_BYTES;
+}
+
 static void judge_bytes(struct record *rec, const struct figures_part *p)
 {
-	double sent, received, share;
+	double sent, received, share, held;
 	char a[UNITS_TEXT], b[UNITS_TEXT];
 	enum record_severity severity;
 	bool buffers;
@@ -105,7 +117,9 @@ static void judge_bytes(struct record *rec, const struct figures_part *p)
 	share = difference(sent, received);
 	if (share <= DIFFERENCE_SAID)
 		return;
-	buffers = fabs(sent - received) <= (double)p->flows * BUFFERED_BYTES;
+	held = buffer_of(p->sender, "net_ipv4_tcp_wmem") +
+	       buffer_of(p->receiver, "net_ipv4_tcp_rmem");
+	buffers = fabs(sent - received) <= (double)p->flows * held;
 	severity = buffers			? FINDING_NOTE
 		   : share > DIFFERENCE_INVALID ? FINDING_INVALID
 						: FINDING_WARNING;
@@ -152,7 +166,12 @@ static void judge_steady(struct record *rec, const struct figures *f)
 		const struct stats_steady *s = &p->steady;
 		char from[64] = "at no point it became level";
 
-		if (!s->known || s->steady)
+		if (s->state == STEADY_NOISY)
+			finding(rec, "noisy", FINDING_WARNING,
+				"the rate varied by %.0f %% from interval to interval, so its mean is only "
+				"known to within %.0f %%: a longer run (-l) tells more",
+				s->variation * 100, s->mean_error * 100);
+		if (s->state != STEADY_NO)
 			continue;
 		if (s->steady_from < p->end->interval_count)
 			snprintf(from, sizeof(from), "it is level from %.3g s on",

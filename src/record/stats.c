@@ -83,17 +83,20 @@ static double noise_limit(double freedom)
 
 /* Fitted change from the first to the last point, as a share of their mean. The series' overall
  * mean is 1, and y is what a point differs from it. */
-static bool line_is_level(const struct line *l, double *drift)
+static enum steady line_judge(const struct line *l, double *drift, double *mean_error)
 {
 	double sxx = l->xx - l->x * l->x / l->n;
 	double sxy = l->xy - l->x * l->y / l->n;
-	double syy = l->yy - l->y * l->y / l->n;
+	double syy = fmax(l->yy - l->y * l->y / l->n, 0);
 	double slope = sxy / sxx, mean = 1 + l->y / l->n;
 	double residual = fmax(syy - slope * sxy, 0);
 	double error = sqrt(residual / (l->n - 2) / sxx);
 
 	*drift = mean > 0 ? slope * (l->n - 1) / mean : 0;
-	return fabs(*drift) <= STEADY_DRIFT || fabs(slope) <= noise_limit(l->n - 2) * error;
+	*mean_error = mean > 0 ? 2 * sqrt(syy / (l->n - 1) / l->n) / mean : 0;
+	if (fabs(*drift) > STEADY_DRIFT && fabs(slope) > noise_limit(l->n - 2) * error)
+		return STEADY_NO;
+	return *mean_error > STEADY_DRIFT ? STEADY_NOISY : STEADY_YES;
 }
 
 void stats_steady(const double *rates, size_t n, struct stats_steady *s)
@@ -103,19 +106,17 @@ void stats_steady(const double *rates, size_t n, struct stats_steady *s)
 
 	memset(s, 0, sizeof(*s));
 	s->steady_from = n;
-	if (mean > 0)
-		s->variation = stats_stddev(rates, n) / mean;
-	s->known = n >= STEADY_POINTS && mean > 0;
-	if (!s->known)
+	if (n < STEADY_POINTS || !(mean > 0))
 		return;
+	s->variation = stats_stddev(rates, n) / mean;
 	/* From the end, so that each point is the begin of a line through all behind it; the last
-	 * line is through all, and its drift stays. */
+	 * line is through all, and its figures stay. */
 	for (size_t i = n; i-- > 0;) {
 		line_add(&line, (double)i - (double)n, rates[i] / mean - 1);
 		if (n - i < STEADY_POINTS)
 			continue;
-		s->steady = line_is_level(&line, &s->drift);
-		if (s->steady)
+		s->state = line_judge(&line, &s->drift, &s->mean_error);
+		if (s->state == STEADY_YES)
 			s->steady_from = i;
 	}
 }

@@ -326,15 +326,23 @@ static void emit_steady(const struct figures_part *p, const char *whose, struct 
 
 	label(o, "steady");
 	out_text(o, "%s", whose);
-	if (!s->known) {
+	switch (s->state) {
+	case STEADY_UNKNOWN:
 		out_text(o, "not known: fewer than %d intervals\n", STEADY_POINTS);
 		return;
+	case STEADY_NOISY:
+		out_text(o, "not known: too much noise to tell");
+		break;
+	case STEADY_YES:
+		out_style(o, OUT_GOOD);
+		out_text(o, "yes");
+		break;
+	case STEADY_NO:
+		out_style(o, OUT_BAD);
+		out_text(o, "no");
+		break;
 	}
-	out_style(o, s->steady ? OUT_GOOD : OUT_BAD);
-	out_text(o, "%s", s->steady ? "yes" : "no");
 	out_style(o, OUT_PLAIN);
-	if (s->steady && fabs(s->drift) > STEADY_DRIFT)
-		out_text(o, " within its noise");
 	out_text(o, ", drift %+.1f %%, variation %.1f %%\n", s->drift * 100, s->variation * 100);
 }
 

@@ -125,6 +125,14 @@ static void test_ends_that_differ_by_what_buffers_hold_are_noted(void **state)
 	assert_found(
 		"ends_disagree", FINDING_NOTE, "3.1 % apart: socket buffers can hold that much");
 	assert_int_equal(x.rec.verdict, VERDICT_GOOD);
+	/* what the receiver's host allows counts, not a guess */
+	x.server.counts.rx_bytes -= 70 << 20;
+	record_judge(&x.rec);
+	assert_found("ends_disagree", FINDING_INVALID, "10.5 % apart");
+	host_facts_add(&x.facts, "net_ipv4_tcp_rmem", "4096 131072 33554432");
+	x.server.facts = &x.facts;
+	record_judge(&x.rec);
+	assert_found("ends_disagree", FINDING_NOTE, "socket buffers can hold that much");
 }
 
 static void test_ends_that_differ_more_are_a_warning_then_not_valid(void **state)
@@ -189,6 +197,18 @@ static void test_a_drift_of_transactions_at_the_client_is_not_valid(void **state
 		x.client_intervals[i].transactions = 2000 + 3000 * (uint64_t)i;
 	record_judge(&x.rec);
 	assert_found("not_steady", FINDING_INVALID, "it is level from ");
+}
+
+static void test_noise_that_could_hide_a_drift_is_a_warning(void **state)
+{
+	(void)state;
+	fixture_init(&x, WORKLOAD_STREAM, 4, 6, NULL);
+	for (int i = 0; i < 6; i += 2)
+		x.server_intervals[i].rx_bytes /= 4;
+	record_judge(&x.rec);
+	assert_found("noisy", FINDING_WARNING, "the rate varied by 60 % from interval to interval");
+	assert_not_found("not_steady");
+	assert_int_equal(x.rec.verdict, VERDICT_GOOD);
 }
 
 static void test_a_short_last_interval_is_not_judged(void **state)
@@ -391,6 +411,7 @@ int main(void)
 		cmocka_unit_test(test_transactions_are_compared_but_for_those_under_way),
 		cmocka_unit_test(test_a_drifting_receiver_is_not_valid),
 		cmocka_unit_test(test_a_drift_of_transactions_at_the_client_is_not_valid),
+		cmocka_unit_test(test_noise_that_could_hide_a_drift_is_a_warning),
 		cmocka_unit_test(test_a_short_last_interval_is_not_judged),
 		cmocka_unit_test(test_a_rate_above_the_link_is_not_valid),
 		cmocka_unit_test(test_both_directions_may_fill_the_link),

@@ -57,11 +57,11 @@ static void test_steady_is_unknown_for_few_points_and_for_silence(void **state)
 
 	(void)state;
 	stats_steady(few, COUNT(few), &s);
-	assert_false(s.known);
+	assert_int_equal(s.state, STEADY_UNKNOWN);
 	stats_steady(silent, COUNT(silent), &s);
-	assert_false(s.known);
+	assert_int_equal(s.state, STEADY_UNKNOWN);
 	stats_steady(NULL, 0, &s);
-	assert_false(s.known);
+	assert_int_equal(s.state, STEADY_UNKNOWN);
 }
 
 static void test_steady_takes_a_level_series(void **state)
@@ -71,8 +71,7 @@ static void test_steady_takes_a_level_series(void **state)
 
 	(void)state;
 	stats_steady(level, COUNT(level), &s);
-	assert_true(s.known);
-	assert_true(s.steady);
+	assert_int_equal(s.state, STEADY_YES);
 	assert_int_equal(s.steady_from, 0);
 	assert_true(fabs(s.drift) < 0.02);
 	assert_true(s.variation > 0.01 && s.variation < 0.02);
@@ -85,12 +84,11 @@ static void test_steady_refuses_a_ramp_up_and_a_ramp_down(void **state)
 
 	(void)state;
 	stats_steady(up, COUNT(up), &s);
-	assert_true(s.known);
-	assert_false(s.steady);
+	assert_int_equal(s.state, STEADY_NO);
 	assert_near(s.drift, 5 / 12.5);
 	assert_int_equal(s.steady_from, COUNT(up));
 	stats_steady(down, COUNT(down), &s);
-	assert_false(s.steady);
+	assert_int_equal(s.state, STEADY_NO);
 	assert_near(s.drift, -5 / 12.5);
 }
 
@@ -101,20 +99,36 @@ static void test_steady_takes_a_slow_drift(void **state)
 
 	(void)state;
 	stats_steady(slow, COUNT(slow), &s);
-	assert_true(s.steady);
+	assert_int_equal(s.state, STEADY_YES);
 	assert_near(s.drift, 8 / 104.0);
 }
 
 /* A line through noise rises or falls a little; that is no drift. */
 static void test_steady_takes_noise_that_seems_to_rise(void **state)
 {
-	const double noise[] = { 10, 14, 9, 15, 9, 15, 10, 16 };
+	const double noise[] = { 10, 11.1, 9.7, 11.1, 9.7, 11.6, 10, 12 };
 	struct stats_steady s;
 
 	(void)state;
 	stats_steady(noise, COUNT(noise), &s);
 	assert_true(s.drift > STEADY_DRIFT);
-	assert_true(s.steady);
+	assert_int_equal(s.state, STEADY_YES);
+}
+
+/* Five intervals that a drift of everything could hide in: neither level nor drifting. */
+static void test_steady_does_not_take_noise_for_a_level(void **state)
+{
+	const double wild[] = { 4, 3, 16, 9, 17 }, flat[] = { 10, 3, 19, 2, 17, 9 };
+	struct stats_steady s;
+
+	(void)state;
+	stats_steady(wild, COUNT(wild), &s);
+	assert_int_equal(s.state, STEADY_NOISY);
+	assert_true(s.drift > 1);
+	assert_int_equal(s.steady_from, COUNT(wild));
+	stats_steady(flat, COUNT(flat), &s);
+	assert_int_equal(s.state, STEADY_NOISY);
+	assert_true(s.mean_error > 0.5);
 }
 
 static void test_steady_says_from_where_on_it_is_level(void **state)
@@ -124,7 +138,7 @@ static void test_steady_says_from_where_on_it_is_level(void **state)
 
 	(void)state;
 	stats_steady(late, COUNT(late), &s);
-	assert_false(s.steady);
+	assert_int_equal(s.state, STEADY_NO);
 	assert_true(s.steady_from > 0 && s.steady_from <= 4);
 }
 
@@ -147,7 +161,7 @@ static void test_steady_rarely_errs_on_pure_noise(void **state)
 			}
 		}
 		stats_steady(rates, COUNT(rates), &s);
-		wrong += !s.steady;
+		wrong += s.state == STEADY_NO;
 	}
 	assert_true(wrong <= 30);
 }
@@ -164,6 +178,7 @@ int main(void)
 		cmocka_unit_test(test_steady_refuses_a_ramp_up_and_a_ramp_down),
 		cmocka_unit_test(test_steady_takes_a_slow_drift),
 		cmocka_unit_test(test_steady_takes_noise_that_seems_to_rise),
+		cmocka_unit_test(test_steady_does_not_take_noise_for_a_level),
 		cmocka_unit_test(test_steady_says_from_where_on_it_is_level),
 		cmocka_unit_test(test_steady_rarely_errs_on_pure_noise),
 	};
