@@ -7,7 +7,11 @@
  * epoll_wait as well: it waits in recv. */
 #include "flow/run.h"
 
-#define WATCH_IN (EPOLLIN | EPOLLRDHUP)
+/* By edge: by level, the kernel looks at every socket that had a message once more, to find that it
+ * has no other. A receive that does not fill the buffer has taken all there was. */
+#define WATCH_IN (EPOLLIN | EPOLLRDHUP | EPOLLET)
+
+#define TURNS_PER_FLOW 64
 
 /* A thread that waits in recv goes back to its loop this often: for timers, new flows and
  * orders. */
@@ -104,10 +108,12 @@ static bool rr_server_got(struct flow *f, uint64_t bytes)
 	return rr_flush(f);
 }
 
-/* One receive; flags decide whether it waits. 1: go on, 0: nothing there, -1: blocked or ended. */
+/* One receive; flags decide whether it waits. 2: there may be more, 1: go on, 0: nothing there,
+ * -1: blocked or ended. */
 static int rr_receive(struct flow *f, bool (*got)(struct flow *f, uint64_t bytes), int flags)
 {
-	ssize_t n = recv(f->chan.fd, f->lane->rx.data, f->lane->run->options->buffer_size, flags);
+	size_t size = f->lane->run->options->buffer_size;
+	ssize_t n = recv(f->chan.fd, f->lane->rx.data, size, flags);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -117,7 +123,25 @@ static int rr_receive(struct flow *f, bool (*got)(struct flow *f, uint64_t bytes
 	}
 	f->counts.rx_bytes += (uint64_t)n;
 	f->counts.rx_calls++;
-	return got(f, (uint64_t)n) ? 1 : -1;
+	if (!got(f, (uint64_t)n))
+		return -1;
+	return (size_t)n == size ? 2 : 1;
+}
+
+/* The end of the stream is no edge of its own when it came with the last bytes. A flow that never
+ * runs dry gives way to others after a while; watching it anew tells again what is there. */
+static int rr_receive_all(
+	struct flow *f, bool (*got)(struct flow *f, uint64_t bytes), uint32_t events)
+{
+	int ret;
+
+	for (int turn = 0; turn < TURNS_PER_FLOW; turn++) {
+		ret = rr_receive(f, got, MSG_DONTWAIT);
+		if (ret <= 0 || (ret == 1 && !(events & (EPOLLHUP | EPOLLRDHUP))))
+			return ret;
+	}
+	loop_change(&f->lane->worker->loop, &f->io, f->io.events);
+	return ret;
 }
 
 /* Whether this thread serves this flow alone and may wait in recv for it. */
@@ -175,7 +199,7 @@ static void rr_ready(struct flow *f, uint32_t events, bool (*got)(struct flow *f
 	if ((events & EPOLLOUT) && !rr_flush(f))
 		ret = 0;
 	if (f->alive && (events & (EPOLLIN | EPOLLHUP | EPOLLRDHUP)))
-		ret = rr_receive(f, got, MSG_DONTWAIT);
+		ret = rr_receive_all(f, got, events);
 	if (ret > 0 && f->alive && rr_is_alone(f))
 		rr_receive_alone(f, got);
 }
