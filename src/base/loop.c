@@ -238,18 +238,15 @@ static int loop_look(struct loop *l)
 
 static int loop_spin(struct loop *l)
 {
-	uint64_t now_ns, until_ns;
 	int count = loop_look(l);
 
 	if (count) /* it was there already: nothing to learn */
 		return count;
-	now_ns = clock_ns();
-	until_ns = now_ns + l->spin.limit_ns;
+	spin_begin(&l->spin);
 	do {
 		count = loop_look(l);
-		now_ns = clock_ns();
-	} while (!count && now_ns < until_ns && now_ns < loop_next_due_ns(l));
-	spin_learn(&l->spin, count > 0 && now_ns < until_ns);
+	} while (!count && spin_again(&l->spin) && l->spin.looked_ns < loop_next_due_ns(l));
+	spin_end(&l->spin, count > 0);
 	return count;
 }
 

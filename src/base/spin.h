@@ -3,11 +3,11 @@
  *
  *	found = look();
  *	if (!found && spin_worth(&s, clock_ns())) {
- *		uint64_t until_ns = clock_ns() + s.limit_ns;
+ *		spin_begin(&s);
  *		do
  *			found = look();
- *		while (!found && clock_ns() < until_ns);
- *		spin_learn(&s, found && clock_ns() < until_ns);
+ *		while (!found && spin_again(&s));
+ *		spin_end(&s, found);
  *	}
  *	if (!found)
  *		sleep_until_there_is_something();
@@ -16,7 +16,7 @@
  * answer itself on a short path. But spinning is a loss when the answer takes longer, or when the
  * one who should answer wants this very CPU. So it is tried while it succeeds, and given up, but
  * for a rare trial, when it does not. What is found at the first look tells nothing, and what is
- * found late was found because this thread was put aside for the other.
+ * found after this thread was put aside was found because another had the CPU: no success.
  */
 #ifndef WEIR_BASE_SPIN_H
 #define WEIR_BASE_SPIN_H
@@ -31,8 +31,13 @@
 #define SPIN_TRIAL_NS	  (10 * NS_PER_MS)
 #define SPIN_TRIAL_MAX_NS (640 * NS_PER_MS)
 
+/* Two looks of a thread that was not put aside are not so far apart. */
+#define SPIN_ASIDE_NS (6 * NS_PER_US)
+
 struct spin {
 	uint64_t limit_ns; /* 0: never */
+	uint64_t until_ns, looked_ns;
+	bool was_aside;
 	int credit;	   /* successes weigh one, failures four */
 	uint64_t trial_ns; /* when the next trial is due */
 	uint64_t trial_gap_ns;
@@ -58,8 +63,25 @@ static inline bool spin_worth(struct spin *s, uint64_t now_ns)
 	return true;
 }
 
-static inline void spin_learn(struct spin *s, bool found)
+static inline void spin_begin(struct spin *s)
 {
+	s->looked_ns = clock_ns();
+	s->until_ns = s->looked_ns + s->limit_ns;
+	s->was_aside = false;
+}
+
+static inline bool spin_again(struct spin *s)
+{
+	uint64_t now_ns = clock_ns();
+
+	s->was_aside |= now_ns - s->looked_ns > SPIN_ASIDE_NS;
+	s->looked_ns = now_ns;
+	return now_ns < s->until_ns;
+}
+
+static inline void spin_end(struct spin *s, bool found)
+{
+	found = found && !s->was_aside;
 	if (found)
 		s->trial_gap_ns = SPIN_TRIAL_NS;
 	else if (!s->credit && s->trial_gap_ns < SPIN_TRIAL_MAX_NS)

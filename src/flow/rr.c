@@ -155,16 +155,15 @@ static bool rr_is_alone(const struct flow *f)
 
 static int rr_receive_spin(struct flow *f, bool (*got)(struct flow *f, uint64_t bytes))
 {
-	uint64_t until_ns;
 	int ret = rr_receive(f, got, MSG_DONTWAIT);
 
 	if (ret) /* it was there already: nothing to learn */
 		return ret;
-	until_ns = clock_ns() + f->spin.limit_ns;
+	spin_begin(&f->spin);
 	do {
 		ret = rr_receive(f, got, MSG_DONTWAIT);
-	} while (!ret && clock_ns() < until_ns);
-	spin_learn(&f->spin, ret && clock_ns() < until_ns);
+	} while (!ret && spin_again(&f->spin));
+	spin_end(&f->spin, ret);
 	return ret;
 }
 
