@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* weir's own transport over TCP (see net/transport.h for how it is used).
+ *
+ *	struct net_tcp_options o = { .interfaces = "eth1,eth2" };
+ *	struct net *n;
+ *
+ *	ret = net_tcp_open(&n, &o, e);
+ *	...
+ *	n->ops->close(n);
+ *
+ * A comm is one connection for short messages, which go in the thread that sends and come in the thread
+ * that tests, and several for long ones, which helper threads cut into slices: a connection that is free
+ * takes the next slice, so that a slow one does not hold the others up. The helpers belong to the
+ * transport, are started by its first comm and gone when its last comm is closed.
+ */
+#ifndef WEIR_NET_TCP_H
+#define WEIR_NET_TCP_H
+
+#include "net/transport.h"
+
+/* All zero: the defaults. */
+struct net_tcp_options {
+	const char *
+		interfaces; /* as NCCL_SOCKET_IFNAME: "eth,ib" by prefix, "=eth0" exactly, "^docker"
+				 * all but; NULL: all that are up, loopback only where nothing else is */
+	int connections;    /* for long messages, of one comm; 1..16 */
+	int threads;	    /* helpers of the transport */
+	uint64_t timeout_ns; /* a peer that is silent for so long while it owes an answer to the
+				 * network is dead; 20 s */
+	uint64_t stall_ns;   /* a request that moves nothing for so long fails; 0: it may wait for
+				 * ever, as long as the peer lives */
+};
+
+int net_tcp_open(struct net **n, const struct net_tcp_options *o, struct err *e);
+
+#endif
