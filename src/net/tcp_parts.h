@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside the TCP transport only (tcp*.c): its objects, who owns what, and which thread may touch it.
+ *
+ * A comm has one connection for short messages (`first`), driven by the caller's thread, and lanes for
+ * long ones, each driven by the worker thread that it was given to. A message is a request in a slot of
+ * its comm; messages are numbered, and the number chooses the slot. A lane that is free claims the next
+ * slice of the oldest message that has unclaimed bytes; whoever finishes the last slice completes the
+ * request. Nothing is allocated after a comm is made.
+ *
+ * Failing: tcp_comm_fail() is called by whoever sees it, the first one wins. A worker looks at `failed`
+ * after it has raised `running`, and test() looks at `running` after it has seen `failed`: so no byte of
+ * a request is touched after its test has reported the failure.
+ */
+#ifndef WEIR_NET_TCP_PARTS_H
+#define WEIR_NET_TCP_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/cpus.h"
+#include "base/spin.h"
+#include "net/tcp.h"
+#include "net/tcp_wire.h"
+#include "sys/nic.h"
+
+#define TCP_SLOTS      64	    /* requests of a comm; a power of two */
+#define TCP_SLICE_MIN  (128u << 10) /* shorter slices cost more in calls than they gain in balance */
+#define TCP_SLICE_MAX  (512u << 10)
+#define TCP_TURN_BYTES (1u << 20) /* of one lane, until the worker turns to the next */
+#define TCP_INPUT      (2 * (TCP_SHORT_BYTES + TCP_HEADER_BYTES))
+
+struct tcp_net;
+struct tcp_comm;
+struct tcp_lane;
+struct tcp_stage;
+
+struct tcp_device {
+	struct nic nic;
+	struct sock_addr addr;
+	char *pci_path; /* NULL: not a PCI device */
+	uint64_t guid;
+};
+
+/* Memory of one registration. */
+struct net_memory {
+	char *data;
+	size_t bytes;
+	enum net_memory_kind kind;
+	atomic_int users; /* requests */
+	struct net_memory *next, **link;
+};
+
+enum tcp_state { TCP_FREE, TCP_WAITING, TCP_DONE };
+
+struct net_request {
+	struct tcp_comm *comm;
+	char *data;
+	size_t room;  /* receive: what fits */
+	size_t total; /* the message's length; receive: once begun */
+	struct net_memory *memory;
+	uint32_t seq;
+	_Atomic(enum tcp_state) state;
+	_Atomic size_t left; /* bytes that are not through yet */
+	/* Below the comm's lock. */
+	size_t claimed;
+	bool begun; /* receive: total is known, it comes on the lanes */
+	uint32_t slice_bytes;
+	struct net_request *next; /* of the long messages, or of the short ones that wait */
+	/* The caller's thread. */
+	size_t short_done; /* of header and data, on the first connection */
+	size_t stall_left; /* as last seen */
+	uint64_t stall_since_ns, posted_ns;
+};
+
+/* What a lane has under way: a slice of a request. */
+struct tcp_piece {
+	struct net_request *request;
+	struct tcp_header header;
+	unsigned char bytes[TCP_HEADER_BYTES]; /* the header on the wire */
+	size_t header_done, done;	       /* bytes that went or came */
+};
+
+struct tcp_lane {
+	struct tcp_comm *comm;
+	struct tcp_worker *worker;
+	int fd, index;
+	/* The worker's thread. */
+	bool ready; /* since the last EAGAIN nothing speaks against trying */
+	bool busy;  /* piece is in use */
+	bool ended; /* the peer closed this connection, between slices */
+	bool queued;
+	struct tcp_piece piece;
+	unsigned char ahead[TCP_HEADER_BYTES]; /* receive: the next header, come with the payload */
+	size_t ahead_done;
+	struct tcp_lane *next;
+	uint64_t held_since_ns;	 /* socket full, or no receive posted */
+	struct tcp_stage *stage; /* NULL until CUDA memory is registered */
+	/* Below the worker's lock. */
+	bool kicked;
+	struct tcp_lane *next_kicked;
+	bool leaving, left;
+	_Atomic uint64_t slices, full_ns, no_receive_ns, staging_ns;
+};
+
+struct tcp_comm {
+	struct tcp_net *net;
+	int dev;
+	bool sends;
+	int first; /* the connection for short messages */
+	char peer[SOCK_ADDR_TEXT];
+	int lanes;
+	struct tcp_lane lane[TCP_LANES_MAX];
+
+	_Atomic int failed; /* 0 or a positive errno */
+	_Atomic int running;
+	_Atomic uint64_t ended_ns; /* a lane has ended: when the first one did, 0 none */
+
+	pthread_mutex_t lock;
+	struct err error;		     /* why it failed */
+	uint32_t posted;		     /* number of the next request */
+	struct net_request *oldest, *newest; /* sending: long messages with unclaimed bytes */
+	uint32_t waiting_lanes;	   /* sending: nothing to claim; receiving: no receive posted */
+	struct net_memory *memory; /* registrations */
+	struct net_request request[TCP_SLOTS];
+
+	/* The caller's thread. */
+	struct net_request *short_oldest, *short_newest; /* sending: not taken by the socket yet */
+	char *input;					 /* receiving: of the first connection */
+	size_t input_have, input_used;
+	bool first_ended; /* the peer will send no more than last_seq messages */
+	uint32_t last_seq;
+	uint64_t messages, bytes, starved_ns, last_done_ns;
+};
+
+struct tcp_worker {
+	struct tcp_net *net;
+	pthread_t thread;
+	int epoll, bell;
+	struct spin spin;
+	struct tcp_lane *run, **run_end; /* lanes that may be able to do something */
+	atomic_bool asleep;
+	pthread_mutex_t lock;
+	pthread_cond_t left; /* a lane has */
+	struct tcp_lane *kicked;
+	bool stop;
+};
+
+struct tcp_attempt;
+
+struct tcp_net {
+	struct net base;
+	struct net_tcp_options options;
+	struct tcp_device *device;
+	struct sock_addr *local; /* all addresses of this host */
+	size_t locals;
+	/* wait() */
+	int waiting, bell; /* epoll and eventfd */
+	atomic_int waiters;
+
+	pthread_mutex_t lock;
+	int comms;
+	struct tcp_worker *worker;
+	int workers;
+	unsigned int next_sender, next_receiver; /* worker for the next lane */
+	struct tcp_attempt *attempts;
+};
+
+/* tcp_device.c: the devices that options.interfaces asks for. */
+int tcp_devices_find(struct tcp_net *n, struct err *e);
+void tcp_devices_free(struct tcp_net *n);
+int tcp_device_properties(struct net *n, int dev, struct net_properties *p, struct err *e);
+bool tcp_is_local(const struct tcp_net *n, const struct sock_addr *addr);
+
+/* tcp_connect.c */
+int tcp_listen(struct net *n, int dev, unsigned char handle[NET_HANDLE_BYTES],
+	struct net_listener **l, struct err *e);
+int tcp_connect(struct net *n, int dev, unsigned char handle[NET_HANDLE_BYTES], struct net_comm **c,
+	struct err *e);
+int tcp_accept(struct net_listener *l, struct net_comm **c, struct err *e);
+void tcp_close_listener(struct net_listener *l);
+/* Give up connects that nobody asks for any more; all of them when the net closes. */
+void tcp_attempts_drop(struct tcp_net *n, bool all);
+
+/* tcp_comm.c: fd[0] for short messages, fd[1 .. lanes]. Takes the descriptors over, also on failure. */
+int tcp_comm_open(struct tcp_comm **c, struct tcp_net *n, int dev, bool sends, const int *fd,
+	int lanes, struct err *e);
+void tcp_comm_close(struct net_comm *c);
+/* Words about what ends a comm; the first call counts. Any thread. */
+void tcp_comm_fail(struct tcp_comm *c, int code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+int tcp_reg(struct net_comm *c, void *data, size_t bytes, enum net_memory_kind kind,
+	struct net_memory **m, struct err *e);
+int tcp_dereg(struct net_comm *c, struct net_memory *m, struct err *e);
+int tcp_isend(struct net_comm *c, const void *data, size_t bytes, struct net_memory *m,
+	struct net_request **r, struct err *e);
+int tcp_irecv(struct net_comm *c, void *data, size_t bytes, struct net_memory *m,
+	struct net_request **r, struct err *e);
+int tcp_iflush(struct net_comm *c, void *data, size_t bytes, struct net_memory *m,
+	struct net_request **r, struct err *e);
+int tcp_test(struct net_comm *c, struct net_request *r, bool *done, size_t *bytes, struct err *e);
+void tcp_stats(struct net_comm *c, struct net_stats *s);
+
+/* tcp_short.c: the first connection. Both are called by the caller's thread alone. */
+void tcp_short_send(struct tcp_comm *c);
+void tcp_short_receive(struct tcp_comm *c);
+void tcp_short_queue(struct tcp_comm *c, struct net_request *r);
+
+/* tcp_lane.c: do what can be done without waiting. True: there may be more to do at once. */
+bool tcp_lane_run(struct tcp_lane *l);
+/* All bytes of a part are through: completes the request when they were the last. */
+void tcp_request_through(struct net_request *r, size_t bytes);
+/* Receiving, below the comm's lock: the request for a header. 0 with *r NULL: not posted yet; -errno: it
+ * cannot be received, and the comm must fail. */
+int tcp_request_find(
+	struct tcp_comm *c, const struct tcp_header *h, struct net_request **r, struct err *e);
+
+/* tcp_worker.c */
+int tcp_workers_start(struct tcp_net *n, int dev, struct err *e);
+void tcp_workers_stop(struct tcp_net *n);
+int tcp_worker_add(struct tcp_worker *w, struct tcp_lane *l, struct err *e);
+/* The lane is the worker's no more when this returns. */
+void tcp_worker_remove(struct tcp_lane *l);
+/* Any thread: make the worker look at the lane. */
+void tcp_worker_kick(struct tcp_lane *l);
+
+/* Something happened that a wait() may be for. Any thread. */
+void tcp_net_ring(struct tcp_net *n);
+
+#endif
