@@ -247,7 +247,8 @@ static struct net_request *slot_take(struct tcp_comm *c, char *data, struct net_
 	r->posted_ns = clock_ns();
 	r->stall_since_ns = r->posted_ns;
 	r->stall_left = 0;
-	atomic_fetch_add(&m->users, 1);
+	if (m)
+		atomic_fetch_add(&m->users, 1);
 	return r;
 }
 
@@ -262,7 +263,7 @@ static int check_range(const struct tcp_comm *c, bool sends, const void *data, s
 	if (bytes > NET_MESSAGE_MAX)
 		return err_set(e, EMSGSIZE, "a message of %zu bytes is longer than %zu", bytes,
 			NET_MESSAGE_MAX);
-	if (!m)
+	if (!m && bytes)
 		return err_set(e, EINVAL, "the memory is not registered");
 	if (bytes && (at < m->data || bytes > m->bytes || at > m->data + (m->bytes - bytes)))
 		return err_set(e, EFAULT, "the message is not within the registered memory");
@@ -392,7 +393,8 @@ static void finish(struct net_request *r, bool *done, size_t *bytes)
 	c->messages++;
 	c->bytes += r->total;
 	c->last_done_ns = r->posted_ns;
-	atomic_fetch_sub(&r->memory->users, 1);
+	if (r->memory)
+		atomic_fetch_sub(&r->memory->users, 1);
 	atomic_store(&r->state, TCP_FREE);
 }
 
