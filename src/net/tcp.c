@@ -53,18 +53,17 @@ static bool wait_changed(void)
 
 static bool wait_spinning(struct tcp_net *n)
 {
-	uint64_t until_ns;
 	bool found;
 
 	if (!wait_spin.limit_ns)
 		spin_init(&wait_spin, SPIN_NS);
-	if (!spin_worth(&wait_spin))
+	if (!spin_worth(&wait_spin, clock_ns()))
 		return false;
-	until_ns = clock_ns() + wait_spin.limit_ns;
+	spin_begin(&wait_spin);
 	do
 		found = wait_look(n, 0) || wait_changed();
-	while (!found && clock_ns() < until_ns);
-	spin_learn(&wait_spin, found && clock_ns() < until_ns);
+	while (!found && spin_again(&wait_spin));
+	spin_end(&wait_spin, found);
 	return found;
 }
 

@@ -102,19 +102,18 @@ static int take_events(struct tcp_worker *w, int timeout_ms)
 
 static bool look_again(struct tcp_worker *w)
 {
-	uint64_t until_ns;
 	bool found;
 
-	if (!spin_worth(&w->spin))
+	if (!spin_worth(&w->spin, clock_ns()))
 		return false;
-	until_ns = clock_ns() + w->spin.limit_ns;
+	spin_begin(&w->spin);
 	do {
 		found = take_events(w, 0) > 0;
 		pthread_mutex_lock(&w->lock);
 		found |= w->kicked || w->stop;
 		pthread_mutex_unlock(&w->lock);
-	} while (!found && clock_ns() < until_ns);
-	spin_learn(&w->spin, found && clock_ns() < until_ns);
+	} while (!found && spin_again(&w->spin));
+	spin_end(&w->spin, found);
 	return found;
 }
 
