@@ -136,7 +136,7 @@ static void stream(bool sends, size_t bytes, int comms, unsigned int window, dou
 		for (int i = 0; i < comms; i++)
 			moved |= channel_turn(&channel[i], sends, bytes, window, &got);
 		if (!moved)
-			n->ops->wait(n, 10 * NS_PER_MS);
+			n->ops->wait(n, -1, 10 * NS_PER_MS);
 		if (warm && clock_ns() - start_ns > warm_ns) {
 			warm = false;
 			start_ns = clock_ns();

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -465,12 +466,13 @@ static int plugin_consumed(struct net_comm *comm, struct net_request *r, struct 
 }
 
 /* A plugin has nothing to wait on: its work is done in test(). */
-static void plugin_wait(struct net *n, uint64_t timeout_ns)
+static void plugin_wait(struct net *n, int fd, uint64_t timeout_ns)
 {
 	struct timespec rest = { .tv_nsec = (long)(timeout_ns < WAIT_NS ? timeout_ns : WAIT_NS) };
+	struct pollfd other = { .fd = fd, .events = POLLIN };
 
 	(void)n;
-	nanosleep(&rest, NULL);
+	ppoll(&other, 1, &rest, NULL);
 }
 
 static void plugin_close(struct net *n)

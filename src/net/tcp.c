@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/tcp.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -30,14 +31,18 @@ void tcp_net_ring(struct tcp_net *n)
 		(void)!write(n->bell, &one, sizeof(one));
 }
 
-static bool wait_look(struct tcp_net *n, int timeout_ms)
+static bool wait_look(struct tcp_net *n, int fd, uint64_t timeout_ns)
 {
+	struct timespec t = { .tv_sec = (time_t)(timeout_ns / NS_PER_S),
+		.tv_nsec = (long)(timeout_ns % NS_PER_S) };
+	struct pollfd on[2] = { { .fd = n->waiting, .events = POLLIN },
+		{ .fd = fd, .events = POLLIN } };
 	struct epoll_event event;
 	uint64_t count;
 
-	if (epoll_wait(n->waiting, &event, 1, timeout_ms) <= 0)
+	if (ppoll(on, 2, &t, NULL) <= 0)
 		return false;
-	if (event.data.ptr == n)
+	if (on[0].revents && epoll_wait(n->waiting, &event, 1, 0) > 0 && event.data.ptr == n)
 		(void)!read(n->bell, &count, sizeof(count));
 	return true;
 }
@@ -51,7 +56,7 @@ static bool wait_changed(void)
 	return changed;
 }
 
-static bool wait_spinning(struct tcp_net *n)
+static bool wait_spinning(struct tcp_net *n, int fd)
 {
 	bool found;
 
@@ -61,22 +66,21 @@ static bool wait_spinning(struct tcp_net *n)
 		return false;
 	spin_begin(&wait_spin);
 	do
-		found = wait_look(n, 0) || wait_changed();
+		found = wait_look(n, fd, 0) || wait_changed();
 	while (!found && spin_again(&wait_spin));
 	spin_end(&wait_spin, found);
 	return found;
 }
 
-static void tcp_wait(struct net *net, uint64_t timeout_ns)
+static void tcp_wait(struct net *net, int fd, uint64_t timeout_ns)
 {
 	struct tcp_net *n = (struct tcp_net *)net;
-	uint64_t ms = (timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
 
-	if (wait_changed() || wait_spinning(n))
+	if (wait_changed() || wait_spinning(n, fd))
 		return;
 	atomic_fetch_add(&n->waiters, 1);
 	if (!wait_changed())
-		wait_look(n, ms > 1000 ? 1000 : (int)ms);
+		wait_look(n, fd, timeout_ns < NS_PER_S ? timeout_ns : NS_PER_S);
 	atomic_fetch_sub(&n->waiters, 1);
 }
 

@@ -137,9 +137,9 @@ struct net_ops {
 	 * each receive, in order, after test said done; until then the request is not gone. May be NULL. */
 	int (*consumed)(struct net_comm *c, struct net_request *r, struct err *e);
 
-	/* Sleep until something may have happened on any comm of this transport, at most timeout_ns.
-	 * For a caller whose last turn over all its comms brought nothing. */
-	void (*wait)(struct net *n, uint64_t timeout_ns);
+	/* Sleep until something may have happened on any comm of this transport, or fd (-1: none) can be
+	 * read, at most timeout_ns. For a caller whose last turn over all its comms brought nothing. */
+	void (*wait)(struct net *n, int fd, uint64_t timeout_ns);
 
 	/* May be NULL. */
 	void (*stats)(struct net_comm *c, struct net_stats *s);

@@ -114,7 +114,7 @@ int comms_finish(struct comms *p, struct net_comm *c, struct net_request *r, siz
 		if (clock_ns() > deadline_ns)
 			fail_msg("not done after %.1f s", seconds);
 		if (!done && !ret)
-			p->n->ops->wait(p->n, NS_PER_MS);
+			p->n->ops->wait(p->n, -1, NS_PER_MS);
 	}
 	return ret;
 }

@@ -191,7 +191,7 @@ static void messages_sent_before_a_receive_is_posted_wait_for_it(void **state)
 		memset(p.out + i * (1 << 20), 10 + i, 1 << 20);
 		send[i] = comms_send(&p, (size_t)i << 20, i == 1 ? 100 : 200000);
 	}
-	n->ops->wait(n, 50 * NS_PER_MS);
+	n->ops->wait(n, -1, 50 * NS_PER_MS);
 	for (int i = 0; i < 3; i++) {
 		receive = comms_receive(&p, (size_t)i << 20, 1 << 20);
 		assert_int_equal(comms_finish(&p, p.receiver, receive, &got, 5, &e), 0);
@@ -220,7 +220,7 @@ static void what_was_sent_before_an_orderly_close_still_arrives(void **state)
 	p.out_memory = NULL;
 	n->ops->close_comm(p.sender);
 	p.sender = NULL;
-	n->ops->wait(n, 10 * NS_PER_MS);
+	n->ops->wait(n, -1, 10 * NS_PER_MS);
 	first = comms_receive(&p, 0, 1 << 20);
 	second = comms_receive(&p, 1 << 20, 1 << 20);
 	assert_int_equal(comms_finish(&p, p.receiver, first, &got, 5, &e), 0);

@@ -361,7 +361,7 @@ static void strangers_are_turned_away_and_harm_nobody(void **state)
 			ret = n->ops->isend(stranger, data, sizeof(data), m, &r, &e);
 			if (!ret && r)
 				ret = comms_finish(&p, stranger, r, NULL, 5, &e);
-			n->ops->wait(n, NS_PER_MS);
+			n->ops->wait(n, -1, NS_PER_MS);
 		}
 		assert_int_not_equal(ret, 0);
 	}
