@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/units.h"
 
@@ -154,7 +155,7 @@ static int opt_store_choice(const struct opt *opt, void *field, const char *valu
 	char list[200] = "";
 
 	for (int i = 0; opt->choices[i]; i++) {
-		if (!strcmp(opt->choices[i], value)) {
+		if (!strcasecmp(opt->choices[i], value)) {
 			*(int *)field = i;
 			return 0;
 		}

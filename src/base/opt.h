@@ -47,7 +47,7 @@ struct opt {
 	const char *implied; /* the value when the option stands alone: "--name" (a value needs
 				"--name=V") */
 	const char *unit;    /* OPT_DURATION: of a bare number */
-	const char *const *choices; /* OPT_CHOICE: NULL-terminated */
+	const char *const *choices; /* OPT_CHOICE: NULL-terminated; the case does not matter */
 	double min, max;	    /* both 0: any */
 	const char *kv_format;	    /* OPT_NUMBER: how key=value output prints it; NULL: "%f" */
 	const char *section;	    /* heading in help; NULL: the one before */

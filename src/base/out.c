@@ -218,6 +218,14 @@ void out_end(struct out *o)
 	}
 }
 
+void out_json(struct out *o, const char *key, const char *json)
+{
+	if (o->mode != OUT_JSON || !json_begin(o, key))
+		return;
+	fwrite(json, 1, strcspn(json, "\n"), o->file);
+	json_end(o);
+}
+
 void out_u64(struct out *o, const char *key, const char *format, uint64_t value)
 {
 	char text[NUMBER_TEXT];

@@ -71,6 +71,10 @@ void out_bool(struct out *o, const char *key, const char *format, bool value);
 
 void out_null(struct out *o, const char *key); /* JSON only */
 
+/* A value that is JSON already, made by another writer: its line, without the newline that ends it.
+ * JSON only. */
+void out_json(struct out *o, const char *key, const char *json);
+
 /* A value that reads better in another form as text than it is in JSON: JSON and kv print the
  * number, as text the format's %s gets the words ("12.34 Gbit/s"). */
 void out_f64_as(

@@ -67,6 +67,7 @@ static int client_source(
 static int client_try_all(struct client *c, const struct sock_addr *addr, size_t count,
 	uint64_t deadline_ns, struct err *e)
 {
+	struct sock_options options = { .device = c->options->bind_dev };
 	struct sock_addr local;
 	bool has_local;
 	int ret = -ENOENT;
@@ -75,7 +76,7 @@ static int client_try_all(struct client *c, const struct sock_addr *addr, size_t
 		ret = client_source(c, addr[i].storage.ss_family, &local, &has_local, e);
 		if (ret)
 			continue;
-		ret = sock_connect(&addr[i], has_local ? &local : NULL, NULL, deadline_ns, e);
+		ret = sock_connect(&addr[i], has_local ? &local : NULL, &options, deadline_ns, e);
 		if (ret >= 0) {
 			c->control = ret;
 			c->server = addr[i];
@@ -254,6 +255,8 @@ static int client_connect_flows(struct client *c, struct err *e)
 			return call.ret;
 	}
 	ret = run_steer(&c->run, e);
+	if (!ret && c->events->gate)
+		c->events->gate(c->events->context);
 	if (ret || c->outcome.neper)
 		return ret;
 	ret = wire_send(c->control, WIRE_READY, "", 0, soon(), e);

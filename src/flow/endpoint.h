@@ -41,6 +41,12 @@ struct endpoint_events {
 	void (*interval)(
 		void *context, const struct run *run, const struct interval_result *interval);
 	void (*over)(void *context, const struct outcome *outcome);
+	/* server: a client came, and its run (NULL: there was none) came to nothing. Without this
+	 * function the log says why */
+	void (*failed)(void *context, const struct run *run, const struct err *why);
+	/* client: all flows are connected; the run begins when this returns, within 8 s. NULL: at
+	 * once */
+	void (*gate)(void *context);
 	/* client, every iostat_ms */
 	void (*iostat)(void *context, const struct run *run, uint64_t since_start_ns,
 		const struct flow_counts *now, const struct flow_counts *before,

@@ -130,6 +130,8 @@ void flow_sock_options(const struct flow_options *o, bool client, struct sock_op
 		.tx_delay_us = o->tcp_tx_delay,
 		.max_pacing_rate = o->max_pacing_rate,
 		.congestion_control = o->congestion_control,
+		/* What a server accepts is bound as its listener is. */
+		.device = client ? o->bind_dev : NULL,
 		.busy_poll_us = o->busy_poll ? 50 : 0,
 	};
 }

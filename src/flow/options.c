@@ -33,6 +33,7 @@ static const struct opt options[] = {
 	{ .name = "port", .letter = 'P', FIELD(OPT_INT, port), .arg = "PORT", .initial = "12867", PORT_RANGE, .help = "first data port" },
 	{ .name = "num-ports", FIELD(OPT_INT, num_ports), .arg = "N", .initial = "1", .min = 1, .max = 1024, .help = "consecutive data ports; flow k goes to the (k mod N)-th" },
 	{ .name = "local-hosts", .letter = 'L', FIELD(OPT_STRING, local_hosts), .arg = "A,B", .help = "client: source addresses, dealt to the flows in turn" },
+	{ .name = "bind-dev", FIELD(OPT_STRING, bind_dev), .arg = "NIC", .help = "leave and arrive through this interface alone, whatever the routes say" },
 	{ .name = "source-port", FIELD(OPT_INT, source_port), .arg = "PORT", .initial = "-1", .min = -1, .max = 65535, .help = "client: flow k leaves from PORT + k" },
 	{ .name = "ipv4", .letter = '4', FLAG(ipv4), .help = "IPv4 only" },
 	{ .name = "ipv6", .letter = '6', FLAG(ipv6), .help = "IPv6 only; a server also takes IPv4 clients" },

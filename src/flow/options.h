@@ -33,7 +33,7 @@ enum flow_validate { VALIDATE_NO, VALIDATE_PUBLISHED, VALIDATE_SEEDED };
 struct flow_options {
 	/* roles and addresses */
 	bool client, ipv4, ipv6, freebind;
-	const char *host, *local_hosts;
+	const char *host, *local_hosts, *bind_dev;
 	int64_t control_port, port, num_ports, source_port, num_clients, listen_backlog, magic;
 	/* size of the run */
 	int64_t num_threads, num_flows, maxevents;

@@ -86,7 +86,10 @@ static void greeting_done(struct greeting *g)
 	greeting_end(g, false);
 	control_tune(control);
 	if (session_start(s, control, &peer, &hello, &e)) {
-		log_error_err(&e);
+		if (s->events->failed && e.code != EBUSY)
+			s->events->failed(s->events->context, NULL, &e);
+		else
+			log_error_err(&e);
 		close(control);
 	}
 }
@@ -242,7 +245,9 @@ int server_workers(
 static int server_listen(struct server *s, struct err *e)
 {
 	const struct flow_options *o = s->options;
-	struct sock_listen how = { .backlog = (int)o->listen_backlog, .freebind = o->freebind };
+	struct sock_listen how = {
+		.backlog = (int)o->listen_backlog, .freebind = o->freebind, .device = o->bind_dev
+	};
 	int family = o->ipv4 && !o->ipv6 ? AF_INET : o->ipv6 && !o->ipv4 ? AF_INET6 : AF_UNSPEC;
 	struct sock_addr addr[SOCK_ADDRS];
 	char port[16];
@@ -272,7 +277,9 @@ static int server_listen(struct server *s, struct err *e)
  * see that nobody has them. */
 static int server_claim_ports(const struct server *s, struct err *e)
 {
-	struct sock_listen alone = { .backlog = 1, .freebind = s->options->freebind };
+	struct sock_listen alone = {
+		.backlog = 1, .freebind = s->options->freebind, .device = s->options->bind_dev
+	};
 
 	for (int64_t i = 0; i < s->options->num_ports; i++) {
 		struct sock_addr addr = s->address;

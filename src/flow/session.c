@@ -102,16 +102,34 @@ static void session_tell_intervals(struct session *s)
 	}
 }
 
+/* Whether somebody listens. */
+static bool session_tell_failed(struct session *s, int code, const char *why)
+{
+	const struct endpoint_events *ev = s->server->events;
+	struct err e = { 0 };
+
+	if (!ev->failed)
+		return false;
+	err_set(&e, code ? code : EIO, "%s", why);
+	pthread_mutex_lock(&s->server->telling);
+	ev->failed(ev->context, &s->run, &e);
+	pthread_mutex_unlock(&s->server->telling);
+	return true;
+}
+
 static void session_tell_over(struct session *s)
 {
 	const struct endpoint_events *ev = s->server->events;
+	const char *why = s->outcome.local.error[0] ? s->outcome.local.error : "no data came";
 
 	s->served = true;
+	if (!s->outcome.local.valid) {
+		if (!session_tell_failed(s, ENODATA, why))
+			log_error("nothing was measured: %s", why);
+		return;
+	}
 	pthread_mutex_lock(&s->server->telling);
-	if (!s->outcome.local.valid)
-		log_error("nothing was measured: %s",
-			s->outcome.local.error[0] ? s->outcome.local.error : "no data came");
-	else if (ev->over)
+	if (ev->over)
 		ev->over(ev->context, &s->outcome);
 	pthread_mutex_unlock(&s->server->telling);
 }
@@ -128,7 +146,7 @@ static int session_collect(struct session *s, const struct err *why)
 	if (why && why->code)
 		snprintf(s->outcome.local.error, sizeof(s->outcome.local.error), "%s", why->what);
 	outcome_explain(&s->outcome, &s->run);
-	if (ret)
+	if (ret && !session_tell_failed(s, e.code, e.what))
 		log_error_err(&e);
 	return ret;
 }
@@ -167,6 +185,8 @@ static void session_give_up(struct session *s, const struct err *e)
 
 	if (!s->refused)
 		control_abort(s->control[0], e->what);
+	if (session_tell_failed(s, e->code, e->what))
+		return;
 	log_warn("%s %s: %s", s->refused ? "refused" : "gave up",
 		sock_addr_text(&s->peer[0], true, text), e->what);
 }

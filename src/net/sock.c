@@ -120,6 +120,14 @@ static int set_int(int fd, int level, int name, int value, const char *what, str
 	return 0;
 }
 
+static int set_device(int fd, const char *device, struct err *e)
+{
+	if (!device ||
+		!setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, device, (socklen_t)strlen(device)))
+		return 0;
+	return err_set(e, errno, "cannot bind a connection to %s: %m", device);
+}
+
 int sock_set_before(int fd, const struct sock_options *o, struct err *e)
 {
 	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
@@ -141,10 +149,8 @@ int sock_set_before(int fd, const struct sock_options *o, struct err *e)
 	if (!ret && o->busy_poll_us)
 		ret = set_int(
 			fd, SOL_SOCKET, SO_BUSY_POLL, (int)o->busy_poll_us, "busy polling", e);
-	if (!ret && o->device &&
-		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, o->device,
-			(socklen_t)strlen(o->device)) < 0)
-		ret = err_set(e, errno, "cannot bind a connection to %s: %m", o->device);
+	if (!ret)
+		ret = set_device(fd, o->device, e);
 	if (!ret && o->no_delay)
 		ret = set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY", e);
 	if (!ret && o->reset_on_close &&
@@ -202,6 +208,8 @@ int sock_listen(const struct sock_addr *addr, const struct sock_listen *how, str
 		ret = set_int(fd, SOL_SOCKET, SO_REUSEPORT, 1, "SO_REUSEPORT", e);
 	if (!ret && how->freebind)
 		ret = set_int(fd, IPPROTO_IP, IP_FREEBIND, 1, "IP_FREEBIND", e);
+	if (!ret)
+		ret = set_device(fd, how->device, e);
 	if (ret)
 		goto close_fd;
 	if (bind(fd, (const struct sockaddr *)&addr->storage, addr->len) < 0 ||

@@ -66,7 +66,8 @@ int sock_try_options(const struct sock_options *options, struct err *e);
 struct sock_listen {
 	int backlog;
 	bool freebind;
-	bool share_port; /* SO_REUSEPORT: one listener per thread */
+	bool share_port;    /* SO_REUSEPORT: one listener per thread */
+	const char *device; /* SO_BINDTODEVICE: what comes through other interfaces is not for us */
 };
 int sock_listen(const struct sock_addr *addr, const struct sock_listen *how, struct err *e);
 

@@ -204,6 +204,63 @@ int nic_for_address(struct nic *n, const struct sockaddr *address, struct err *e
 	return nic_for_name(n, name, e);
 }
 
+/* 2: what peers use first, 1: what they can use, 0: neither. */
+static int address_rank(const struct ifaddrs *i, const char *name)
+{
+	size_t length = strlen(name);
+
+	if (!i->ifa_addr || strncmp(i->ifa_name, name, length) != 0 ||
+		(i->ifa_name[length] && i->ifa_name[length] != ':'))
+		return 0;
+	if (i->ifa_addr->sa_family == AF_INET)
+		return 2;
+	return i->ifa_addr->sa_family == AF_INET6 &&
+	       !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)i->ifa_addr)->sin6_addr);
+}
+
+int nic_address(struct sockaddr_storage *address, const char *name, struct err *e)
+{
+	const struct ifaddrs *best = NULL;
+	struct ifaddrs *all;
+
+	if (!sys_is_live())
+		return err_set(e, ENOTSUP, "a recorded machine has no addresses to look up");
+	if (getifaddrs(&all))
+		return err_set(e, errno, "cannot read the addresses of this machine: %m");
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next)
+		if (address_rank(i, name) > (best ? address_rank(best, name) : 0))
+			best = i;
+	*address = (struct sockaddr_storage){ 0 };
+	if (best)
+		memcpy(address, best->ifa_addr,
+			best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+							     : sizeof(struct sockaddr_in6));
+	freeifaddrs(all);
+	return best ? 0 : err_set(e, EADDRNOTAVAIL, "%s has no address", name);
+}
+
+void nic_irq_cpus(struct cpus *c, const struct nic *n)
+{
+	struct sys_names irqs;
+	struct cpus one;
+	char list[256];
+
+	cpus_clear(c);
+	sys_list(&irqs, "/sys/bus/pci/devices/%s/msi_irqs", topo_address(&n->place));
+	for (int i = 0; i < irqs.count; i++) {
+		const char *irq = irqs.entry[i]->d_name;
+
+		if (sys_read(list, sizeof(list), "/proc/irq/%s/effective_affinity_list", irq) &&
+			sys_read(list, sizeof(list), "/proc/irq/%s/smp_affinity_list", irq))
+			continue;
+		if (cpus_parse(&one, list, NULL))
+			continue;
+		for (int k = 0; k < one.count; k++)
+			cpus_add(c, cpus_nth(&one, k));
+	}
+	sys_names_free(&irqs);
+}
+
 #define FEATURES_MAX 256ul
 
 /* ABI: what the kernel answers stands behind the request, in its data[]. */

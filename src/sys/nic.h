@@ -53,6 +53,14 @@ int nic_for_pci(struct nic *n, const char *address, struct err *e);
  * addresses nobody knows. */
 int nic_for_address(struct nic *n, const struct sockaddr *address, struct err *e);
 
+/* The address of an interface that its peers reach it by: the first IPv4 address, or else the first
+ * IPv6 address that is not of its link alone. -EADDRNOTAVAIL when it has none, -ENOTSUP below a
+ * replaced root. */
+int nic_address(struct sockaddr_storage *address, const char *name, struct err *e);
+
+/* The CPUs that its interrupts go to; empty when unknown. */
+void nic_irq_cpus(struct cpus *c, const struct nic *n);
+
 /* What only the driver itself can tell, asked by ioctl. */
 struct nic_offload {
 	const char *name; /* "tso", static */
