@@ -16,6 +16,7 @@ enum {
 int cmd_stream(int argc, char **argv);
 int cmd_rr(int argc, char **argv);
 int cmd_crr(int argc, char **argv);
+int cmd_rails(int argc, char **argv);
 int cmd_nic(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_help(int argc, char **argv);
@@ -28,8 +29,15 @@ extern const struct opt_table nic_option_table;
 /* main.c: all commands, ends in NULL. */
 const char *const *command_names(void);
 
+/* stop.c: a descriptor that the first SIGINT or SIGTERM makes readable, or -errno; the second signal
+ * ends the process. Once in a process. */
+int stop_on_signals(struct err *e);
+
 /* traffic.c: any of the three workloads; as_neper: called by a link of neper's name, with its
  * defaults. */
 int traffic_main(enum workload w, bool as_neper, int argc, char **argv);
+
+/* rails.c; as_neper: called as multi_neper, with its defaults and words. */
+int rails_main(bool as_neper, int argc, char **argv);
 
 #endif

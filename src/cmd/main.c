@@ -18,6 +18,7 @@ static const struct {
 	{ "stream", cmd_stream, "bulk TCP throughput between two hosts" },
 	{ "rr", cmd_rr, "request/response latency and rate on open connections" },
 	{ "crr", cmd_crr, "connect/request/response: a connection for each transaction" },
+	{ "rails", cmd_rails, "bulk TCP throughput over many NICs at once" },
 	{ "nic", cmd_nic, "show, prepare and restore the settings of network interfaces" },
 	{ "demo", cmd_demo, "all of them on this machine, in a few seconds" },
 	{ "help", cmd_help, "the options of a command" },
@@ -63,6 +64,8 @@ static int dispatch(int argc, char **argv)
 	for (int w = 0; w < WORKLOADS; w++)
 		if (!strcmp(called, neper_names[w]))
 			return traffic_main((enum workload)w, true, argc, argv);
+	if (!strcmp(called, "multi_neper") || !strcmp(called, "multi_neper.py"))
+		return rails_main(true, argc, argv);
 	if (argc < 2)
 		return cmd_here();
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-v")) {

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -23,18 +22,6 @@ struct traffic {
 	bool reported;
 };
 
-/* The first signal ends the run with its report, the second ends the process. */
-static int stop_fd = -1;
-
-static void on_signal(int number)
-{
-	uint64_t one = 1;
-
-	signal(number, SIG_DFL);
-	if (write(stop_fd, &one, sizeof(one)) < 0)
-		_exit(STATUS_FAILED);
-}
-
 static void on_alarm(int number)
 {
 	static const char words[] = "weir: --suicide-length is over\n";
@@ -45,17 +32,11 @@ static void on_alarm(int number)
 
 static int catch_signals(const struct flow_options *o, struct err *e)
 {
-	stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (stop_fd < 0)
-		return err_set(e, errno, "cannot make an eventfd: %m");
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
 	if (o->suicide_length) {
 		signal(SIGALRM, on_alarm);
 		alarm((unsigned int)o->suicide_length);
 	}
-	return 0;
+	return stop_on_signals(e);
 }
 
 static void on_ready(void *context, const struct sock_addr *address)
@@ -73,7 +54,7 @@ static void on_started(void *context, const struct run *run)
 	struct traffic *t = context;
 
 	(void)run;
-	record_emit_event("start", NULL, &t->out);
+	record_emit_event("start", NULL, NULL, &t->out);
 }
 
 /* "3.0 s of 10.0   18.32 Gbit/s", or transactions and latency */
@@ -109,7 +90,7 @@ static void on_interval(void *context, const struct run *run, const struct inter
 
 	if (t->out.mode == OUT_TEXT)
 		show_progress(t, run, iv);
-	record_emit_interval(iv, t->workload, &t->out);
+	record_emit_interval(iv, t->workload, NULL, &t->out);
 }
 
 static void on_iostat(void *context, const struct run *run, uint64_t since_start_ns,
@@ -147,22 +128,11 @@ static int write_files(const struct record *rec, const struct flow_options *o, s
 static void on_over(void *context, const struct outcome *outcome)
 {
 	struct traffic *t = context;
-	struct record rec = {
-		.workload = outcome->workload,
-		.options = outcome->options,
-		.neper = outcome->neper,
-		.started_wall_ns = outcome->started_wall_ns,
-		.local = &outcome->local,
-		.remote = &outcome->remote,
-		.run = outcome->run,
-		.ceiling_bps = outcome->ceiling_bps,
-		.invalid_secret_count = outcome->invalid_secret_count,
-	};
+	struct record rec;
 	struct err e = { 0 };
 	int ret = 0;
 
-	sock_addr_text(&outcome->local_address, true, rec.local_address);
-	sock_addr_text(&outcome->peer_address, true, rec.peer_address);
+	record_of(&rec, outcome);
 	log_progress(NULL);
 	record_judge(&rec);
 	t->status = (int)rec.verdict;
@@ -223,9 +193,9 @@ static int traffic_run(struct traffic *t, struct err *e)
 	int ret;
 
 	ret = catch_signals(o, e);
-	if (ret)
+	if (ret < 0)
 		return ret;
-	events.stop_fd = stop_fd;
+	events.stop_fd = ret;
 	if (o->client)
 		ret = client_run(t->workload, o, &events, e);
 	else
@@ -278,7 +248,7 @@ int traffic_main(enum workload w, bool as_neper, int argc, char **argv)
 	if (!t.options.dry_run)
 		ret = traffic_run(&t, &e);
 	if (ret) {
-		record_emit_event("error", e.what, &t.out);
+		record_emit_event("error", e.what, NULL, &t.out);
 		log_error_err(&e);
 		t.status = STATUS_FAILED;
 	}

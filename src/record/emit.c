@@ -15,13 +15,14 @@ static const struct {
 	[FINDING_FAILED] = { "failed", "failed", OUT_BAD },
 };
 
-void findings_emit(const struct record *rec, struct out *o)
+void findings_emit(
+	const struct record_finding *findings, int count, const char *label, struct out *o)
 {
-	bool first = true;
+	bool first = !label;
 
 	out_array(o, "findings");
-	for (int i = 0; i < rec->finding_count; i++) {
-		const struct record_finding *f = &rec->findings[i];
+	for (int i = 0; i < count; i++) {
+		const struct record_finding *f = &findings[i];
 
 		/* The table has a line for it. */
 		if (o->mode == OUT_TEXT && !strcmp(f->name, "limited_by"))
@@ -34,6 +35,8 @@ void findings_emit(const struct record *rec, struct out *o)
 		out_style(o, severities[f->severity].style);
 		out_text(o, "  %s: ", severities[f->severity].label);
 		out_style(o, OUT_PLAIN);
+		if (label)
+			out_text(o, "%s: ", label);
 		out_str(o, "text", "%s\n", f->text);
 		out_end(o);
 	}
@@ -51,29 +54,49 @@ void record_emit(const struct record *rec, struct out *o)
 		table_emit(rec, &f, o);
 }
 
-static void event_begin(const char *event, struct out *o)
+void record_of(struct record *rec, const struct outcome *outcome)
+{
+	*rec = (struct record){
+		.workload = outcome->workload,
+		.options = outcome->options,
+		.neper = outcome->neper,
+		.started_wall_ns = outcome->started_wall_ns,
+		.local = &outcome->local,
+		.remote = &outcome->remote,
+		.run = outcome->run,
+		.ceiling_bps = outcome->ceiling_bps,
+		.invalid_secret_count = outcome->invalid_secret_count,
+	};
+	sock_addr_text(&outcome->local_address, true, rec->local_address);
+	sock_addr_text(&outcome->peer_address, true, rec->peer_address);
+}
+
+static void event_begin(const char *event, const char *rail, struct out *o)
 {
 	out_object(o, NULL);
 	out_str(o, "schema", NULL, EVENT_SCHEMA);
 	out_str(o, "event", NULL, event);
 	out_u64(o, "time_ns", NULL, clock_wall_ns());
+	if (rail)
+		out_str(o, "rail", NULL, rail);
 }
 
-void record_emit_event(const char *event, const char *text, struct out *o)
+void record_emit_event(const char *event, const char *text, const char *rail, struct out *o)
 {
 	if (o->mode != OUT_JSON)
 		return;
-	event_begin(event, o);
+	event_begin(event, rail, o);
 	if (text)
 		out_str(o, "text", NULL, text);
 	out_end(o);
 }
 
-void record_emit_interval(const struct interval_result *iv, enum workload w, struct out *o)
+void record_emit_interval(
+	const struct interval_result *iv, enum workload w, const char *rail, struct out *o)
 {
 	if (o->mode != OUT_JSON)
 		return;
-	event_begin("interval", o);
+	event_begin("interval", rail, o);
 	out_u64(o, "begin_ns", NULL, iv->begin_ns);
 	out_u64(o, "end_ns", NULL, iv->end_ns);
 	out_f64(o, "rx_bps", NULL, figures_interval_rate(METRIC_RECEIVED, iv));

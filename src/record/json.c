@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "record/render.h"
 
-static void emit_time(const char *key, uint64_t wall_ns, struct out *o)
+void json_time(const char *key, uint64_t wall_ns, struct out *o)
 {
 	time_t seconds = (time_t)(wall_ns / NS_PER_S);
 	char text[48] = "";
@@ -324,7 +324,7 @@ static void emit_result(const struct record *rec, const struct figures *f, struc
 	emit_steady(f, o);
 }
 
-static const char *verdict_name(enum record_verdict verdict)
+const char *record_verdict_name(enum record_verdict verdict)
 {
 	return verdict == VERDICT_GOOD ? "good" : verdict == VERDICT_FAILED ? "failed" : "doubtful";
 }
@@ -337,7 +337,7 @@ void json_emit(const struct record *rec, const struct figures *f, struct out *o)
 	out_str(o, "schema", NULL, RECORD_SCHEMA);
 	out_str(o, "weir", NULL, WEIR_VERSION);
 	out_str(o, "workload", NULL, workload_name[rec->workload]);
-	emit_time("started", rec->started_wall_ns, o);
+	json_time("started", rec->started_wall_ns, o);
 	out_str(o, "protocol", NULL, rec->neper ? "neper" : "weir");
 	out_str(o, "role", NULL, client ? "client" : "server");
 	emit_options(rec, o);
@@ -348,7 +348,7 @@ void json_emit(const struct record *rec, const struct figures *f, struct out *o)
 		out_u64(o, "peer_rate", NULL, rec->remote->rate);
 	emit_unless("ceiling_bps", rec->ceiling_bps, 0, o);
 	emit_result(rec, f, o);
-	findings_emit(rec, o);
-	out_str(o, "verdict", NULL, verdict_name(rec->verdict));
+	findings_emit(rec->findings, rec->finding_count, NULL, o);
+	out_str(o, "verdict", NULL, record_verdict_name(rec->verdict));
 	out_end(o);
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The run record: what ran, on what, what both ends measured, and what follows from it.
  *
- *	struct record rec = { .workload = w, .options = &o, .local = &mine, .remote = &theirs, ...
- *}; record_judge(&rec);			fills findings and verdict record_emit(&rec, &out);
- *a table for a person, or one JSON object return rec.verdict;			the exit status
+ *	struct record rec;
+ *
+ *	record_of(&rec, outcome);
+ *	record_judge(&rec);			fills findings and verdict
+ *	record_emit(&rec, &out);		a table for a person, or one JSON object
+ *	return rec.verdict;			the exit status
  *
  * The JSON object follows schema/run-1.json, what is emitted while running schema/event-1.json.
  * Everything is borrowed; nothing to free. The peer's results may be hostile: nothing here trusts
@@ -13,6 +16,7 @@
 #define WEIR_RECORD_RECORD_H
 
 #include "base/out.h"
+#include "flow/endpoint.h"
 #include "flow/options.h"
 #include "flow/result.h"
 #include "flow/run.h"
@@ -58,13 +62,18 @@ struct record {
 const struct end_result *record_receiver(const struct record *rec, bool to_server);
 const struct end_result *record_sender(const struct record *rec, bool to_server);
 
+/* The record of a run that is over: borrows from the outcome. */
+void record_of(struct record *rec, const struct outcome *outcome);
+
 void record_judge(struct record *rec);
 void record_emit(const struct record *rec, struct out *o);
 
 /* JSON only, one line each while the run goes on: an event with words ("start", "end", "error";
- * text may be NULL), and the event of an interval that is over. */
-void record_emit_event(const char *event, const char *text, struct out *o);
-void record_emit_interval(const struct interval_result *iv, enum workload w, struct out *o);
+ * text may be NULL), and the event of an interval that is over. rail: which of several runs at
+ * once it is of, NULL when there is one. */
+void record_emit_event(const char *event, const char *text, const char *rail, struct out *o);
+void record_emit_interval(
+	const struct interval_result *iv, enum workload w, const char *rail, struct out *o);
 
 /* The JSON record into a file: written beside it, synced, then renamed, so that a file of this name
  * is whole. What is no plain file (a pipe, a device) is written to as it is. */

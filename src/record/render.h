@@ -13,8 +13,12 @@ void table_emit_series(const struct record *rec, const struct figures *f, struct
 char *table_rtt(char buf[UNITS_TEXT], double rtt_us);
 void json_emit(const struct record *rec, const struct figures *f, struct out *o);
 
-/* Text, JSON. */
-void findings_emit(const struct record *rec, struct out *o);
+void json_time(const char *key, uint64_t wall_ns, struct out *o);
+const char *record_verdict_name(enum record_verdict verdict); /* "good" */
+
+/* Text, JSON. The label, when there is one, stands before each finding. */
+void findings_emit(
+	const struct record_finding *findings, int count, const char *label, struct out *o);
 
 /* Replace a file by what emit writes; what is no plain file is written to as it is. emit returns 0
  * or -errno, with the words in e; what stdio could not write is noticed here. The error names the

@@ -384,5 +384,5 @@ void table_emit(const struct record *rec, const struct figures *f, struct out *o
 	emit_times(rec, f, o);
 	if (f->client || f->server)
 		emit_figures(rec, f, o);
-	findings_emit(rec, o);
+	findings_emit(rec->findings, rec->finding_count, NULL, o);
 }

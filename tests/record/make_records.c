@@ -115,11 +115,11 @@ static void save_events(void)
 
 	fixture_init(&x, WORKLOAD_RR, 1, 2, NULL);
 	out_init(&o, create("events", "ndjson"), OUT_JSON);
-	record_emit_event("start", "1 flow", &o);
-	record_emit_interval(&x.client_intervals[0], WORKLOAD_RR, &o);
-	record_emit_interval(&x.client_intervals[1], WORKLOAD_STREAM, &o);
-	record_emit_event("error", "the server went away", &o);
-	record_emit_event("end", NULL, &o);
+	record_emit_event("start", "1 flow", NULL, &o);
+	record_emit_interval(&x.client_intervals[0], WORKLOAD_RR, NULL, &o);
+	record_emit_interval(&x.client_intervals[1], WORKLOAD_STREAM, NULL, &o);
+	record_emit_event("error", "the server went away", NULL, &o);
+	record_emit_event("end", NULL, NULL, &o);
 	out_finish(&o, NULL);
 	fclose(o.file);
 }

@@ -204,8 +204,8 @@ static void test_events_are_for_json_alone(void **state)
 	(void)state;
 	fixture_init(&x, WORKLOAD_RR, 1, 1, NULL);
 	out_init(&o, file, OUT_TEXT);
-	record_emit_interval(&x.client_intervals[0], WORKLOAD_RR, &o);
-	record_emit_event("start", "words", &o);
+	record_emit_interval(&x.client_intervals[0], WORKLOAD_RR, NULL, &o);
+	record_emit_event("start", "words", NULL, &o);
 	out_finish(&o, NULL);
 	assert_int_equal(text_bytes, 0);
 	fclose(file);
