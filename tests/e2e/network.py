@@ -66,9 +66,9 @@ class Host:
         self.ip("link", "set", device, "up")
 
 
-def veth(a, b, subnet=1):
-    """Join two hosts: the names of the devices, and the addresses of b."""
-    first, second = f"v{os.getpid() % 100000}x{next(_numbers)}", f"v{os.getpid() % 100000}x{next(_numbers)}"
+def veth(a, b, subnet=1, name=None):
+    """Join two hosts: the names of the devices, and the addresses of b. name: of the device at both ends."""
+    first, second = (name or f"v{os.getpid() % 100000}x{next(_numbers)}" for _ in "ab")
     ip("link", "add", "name", first, "netns", a.name, "type", "veth", "peer", "name", second, "netns", b.name)
     a._address(first, f"10.77.{subnet}.1", f"fd77:{subnet}::1")
     b._address(second, f"10.77.{subnet}.2", f"fd77:{subnet}::2")
