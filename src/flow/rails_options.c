@@ -154,7 +154,7 @@ static int check_memory(struct rails_options *o, struct err *e)
 static int check_list(const char *option, const char *list, bool once_each, struct err *e)
 {
 	uint32_t count = rails_list_count(list, ',');
-	char one[256], other[256];
+	char one[256] = "", other[256];
 
 	if (count > RAILS_MAX)
 		return err_set(e, EINVAL, "--%s names %u, and %d rails are the most", option, count,

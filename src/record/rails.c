@@ -50,8 +50,11 @@ void rails_record_free(struct rails_record *rec)
 
 static double cost(const struct end_result *end)
 {
-	double bytes = end ? (double)end->counts.rx_bytes + (double)end->counts.tx_bytes : 0;
+	double bytes;
 
+	if (!end)
+		return NAN;
+	bytes = (double)end->counts.rx_bytes + (double)end->counts.tx_bytes;
 	return bytes > 0 ? (double)(end->user_ns + end->system_ns) / bytes : NAN;
 }
 

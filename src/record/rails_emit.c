@@ -43,7 +43,9 @@ struct widths {
 
 static const char *peer_of(const struct rails_entry *entry, char buf[80])
 {
-	const char *address = entry->peer_address[0] ? entry->peer_address : entry->rail->host;
+	const struct rail *r = entry->rail;
+	const char *expected = r->options.client ? r->host : r->src_ip[0] ? r->src_ip : "-";
+	const char *address = entry->peer_address[0] ? entry->peer_address : expected;
 	char *colon;
 
 	snprintf(buf, 80, "%s", address);

@@ -134,5 +134,5 @@ def test_completion_offers_all_commands(tmp_path):
 
 def test_the_shipped_man_sources_exist_for_every_command():
     pages = pathlib.Path(__file__).resolve().parents[2] / "docs" / "man"
-    for command in COMMANDS:
+    for command in (*COMMANDS, "rails", "nic"):
         assert (pages / f"weir-{command}.scd.in").exists()
