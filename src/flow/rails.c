@@ -13,6 +13,7 @@
 #define STRAYS_NS (3 * NS_PER_S) /* after the others, a rail without a client has failed */
 #define NAP_MS	  100
 #define LOOK_NS	  (500 * NS_PER_MS) /* at the links, while they are used */
+#define LOOKS	  3 /* that must agree: the kernel is late to say that a link came up */
 
 struct seat {
 	struct rails_crew *crew;
@@ -23,7 +24,7 @@ struct seat {
 	bool has_thread, at_gate;
 	bool ended;	/* its thread has nothing more to say */
 	bool reported;	/* in this round */
-	bool troubled;	/* in this run, and said */
+	int troubled;	/* how often in a row its link was seen to be gone */
 	bool dead;	/* cannot listen, */
 	struct err why; /* because */
 };
@@ -117,7 +118,7 @@ static void on_started(void *context, const struct run *run)
 	pthread_mutex_lock(&s->crew->lock);
 	if (!s->run && !s->reported) {
 		s->run = run;
-		s->troubled = false;
+		s->troubled = 0;
 		crew_moved(s->crew);
 		if (ev->started)
 			ev->started(ev->context, s->rail, run);
@@ -171,9 +172,12 @@ static void on_failed(void *context, const struct run *run, const struct err *wh
 
 static int seat_run_client(struct seat *s, struct err *e)
 {
+	struct timespec look = { 0, LOOK_NS };
 	char trouble[64];
 
 	/* It would only time out. */
+	for (int i = 0; i < LOOKS && *rail_trouble(s->rail, trouble); i++)
+		nanosleep(&look, NULL);
 	if (*rail_trouble(s->rail, trouble))
 		return err_set(e, ENETDOWN, "nothing was tried");
 	return client_run(WORKLOAD_STREAM, &s->rail->options, &s->events, e);
@@ -317,10 +321,10 @@ static void crew_look_at_links(struct rails_crew *c)
 	for (uint32_t i = 0; i < c->rails->count; i++) {
 		struct seat *s = &c->seats[i];
 
-		if (!s->run || s->troubled || !*rail_trouble(s->rail, trouble))
+		if (!s->run || s->troubled >= LOOKS)
 			continue;
-		s->troubled = true;
-		if (ev->trouble)
+		s->troubled = *rail_trouble(s->rail, trouble) ? s->troubled + 1 : 0;
+		if (s->troubled == LOOKS && ev->trouble)
 			ev->trouble(ev->context, s->rail, trouble);
 	}
 }
