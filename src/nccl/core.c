@@ -9,6 +9,7 @@
 #include "net/tcp.h"
 
 #define REQUESTS 64
+#define CHANNELS "8"
 
 struct core_request {
 	struct core_comm *comm;
@@ -26,7 +27,6 @@ static struct {
 	struct net *net;
 	int users;
 	plugin_log_fn *log;
-	int split; /* devices that stand for one NIC */
 } core = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 #define core_log(level, ...)                                                                       \
@@ -84,6 +84,20 @@ static int number_of(const char *name, int low, int high, int fallback)
 	return (int)value;
 }
 
+/* NCCL opens few channels where it believes a network to be slow, and one channel keeps at most eight
+ * steps of 512 KiB under way: over TCP that is not enough. Its user's word comes first. */
+static void want_channels(void)
+{
+	static const char *const words[] = { "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
+		"NCCL_MIN_CTAS", "NCCL_MAX_CTAS" };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (getenv(words[i]))
+			return;
+	setenv("NCCL_MIN_NCHANNELS", CHANNELS, 0);
+	core_log(PLUGIN_INFO, "NET/weir: NCCL_MIN_NCHANNELS set to " CHANNELS);
+}
+
 static int open_net(struct err *e)
 {
 	struct net_tcp_options o = { .interfaces = getenv("WEIR_IFNAME") };
@@ -95,7 +109,6 @@ static int open_net(struct err *e)
 	o.connections = number_of("WEIR_CONNECTIONS", 1, 16, 0);
 	o.threads = number_of("WEIR_THREADS", 1, 256, 0);
 	o.timeout_ns = (uint64_t)number_of("WEIR_TIMEOUT", 1, 86400, 0) * 1000000000u;
-	core.split = number_of("WEIR_NCCL_DEVICES", 1, 16, 1);
 	ret = net_tcp_open(&core.net, &o, e);
 	for (int i = 0; !ret && i < core.net->devices; i++)
 		if (!core.net->ops->properties(core.net, i, &p, NULL))
@@ -111,8 +124,10 @@ int core_init(plugin_log_fn *log)
 
 	pthread_mutex_lock(&core.lock);
 	core.log = log;
-	if (!core.net)
+	if (!core.net) {
+		want_channels();
 		ret = open_net(&e);
+	}
 	if (!ret)
 		core.users++;
 	pthread_mutex_unlock(&core.lock);
@@ -141,28 +156,23 @@ __attribute__((destructor)) static void core_unload(void)
 
 int core_devices(int *count)
 {
-	*count = core.net ? core.net->devices * core.split : 0;
+	*count = core.net ? core.net->devices : 0;
 	return core.net ? PLUGIN_OK : PLUGIN_INTERNAL;
 }
 
 int core_properties(int dev, struct net_properties *p)
 {
 	struct err e = { 0 };
-	int ret = core.net->ops->properties(core.net, dev / core.split, p, &e);
+	int ret = core.net->ops->properties(core.net, dev, p, &e);
 
-	if (ret)
-		return told(ret, &e, "properties");
-	/* NCCL takes devices of one guid for one. */
-	p->guid += (uint64_t)(dev % core.split);
-	p->speed_mbps = number_of("WEIR_NCCL_SPEED", 1, 10000000, p->speed_mbps);
-	return PLUGIN_OK;
+	return told(ret, &e, "properties");
 }
 
 int core_listen(int dev, void *handle, void **listener)
 {
 	struct net_listener *l;
 	struct err e = { 0 };
-	int ret = core.net->ops->listen(core.net, dev / core.split, handle, &l, &e);
+	int ret = core.net->ops->listen(core.net, dev, handle, &l, &e);
 
 	*listener = l;
 	return told(ret, &e, "listen");
@@ -187,7 +197,7 @@ int core_connect(int dev, void *handle, void **comm)
 {
 	struct net_comm *c;
 	struct err e = { 0 };
-	int ret = core.net->ops->connect(core.net, dev / core.split, handle, &c, &e);
+	int ret = core.net->ops->connect(core.net, dev, handle, &c, &e);
 
 	*comm = NULL;
 	return ret || !c ? told(ret, &e, "connect") : comm_wrap(c, comm);

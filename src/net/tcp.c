@@ -12,7 +12,7 @@
 #include "net/tcp_parts.h"
 
 #define CONNECTIONS 4
-#define THREADS_MAX 8
+#define THREADS_MAX 16
 #define TIMEOUT_NS  (20 * NS_PER_S)
 #define SPIN_NS	    (20 * NS_PER_US)
 
@@ -123,12 +123,12 @@ static const struct net_ops tcp_ops = {
 static int default_threads(void)
 {
 	struct cpus allowed;
-	int half;
+	int most;
 
 	if (cpus_allowed(&allowed, NULL))
 		return 1;
-	half = allowed.count / 2;
-	return half < 1 ? 1 : half > THREADS_MAX ? THREADS_MAX : half;
+	most = allowed.count * 3 / 4;
+	return most < 1 ? 1 : most > THREADS_MAX ? THREADS_MAX : most;
 }
 
 static int judge(struct net_tcp_options *o, struct err *e)
