@@ -71,7 +71,8 @@ static void seat_fail(struct seat *s, const struct err *why)
 	if (s->reported)
 		return;
 	s->reported = true;
-	if (*rail_trouble(s->rail, trouble)) {
+	/* A port that is taken is taken whatever the link does. */
+	if (why->code != EADDRINUSE && *rail_trouble(s->rail, trouble)) {
 		err_prefix(&words, "%s", trouble);
 		words.hint[0] = 0; /* it does not know that */
 	}
