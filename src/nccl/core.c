@@ -109,6 +109,7 @@ static int open_net(struct err *e)
 	o.connections = number_of("WEIR_CONNECTIONS", 1, 16, 0);
 	o.threads = number_of("WEIR_THREADS", 1, 256, 0);
 	o.timeout_ns = (uint64_t)number_of("WEIR_TIMEOUT", 1, 86400, 0) * 1000000000u;
+	o.cuda = number_of("WEIR_CUDA", 0, 1, 0);
 	ret = net_tcp_open(&core.net, &o, e);
 	for (int i = 0; !ret && i < core.net->devices; i++)
 		if (!core.net->ops->properties(core.net, i, &p, NULL))

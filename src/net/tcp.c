@@ -91,12 +91,14 @@ static void tcp_close(struct net *net)
 	if (!n)
 		return;
 	tcp_attempts_drop(n, true);
+	tcp_queues_free(&n->queues);
 	tcp_devices_free(n);
 	if (n->waiting >= 0)
 		close(n->waiting);
 	if (n->bell >= 0)
 		close(n->bell);
 	pthread_mutex_destroy(&n->lock);
+	pthread_mutex_destroy(&n->short_lock);
 	free(n);
 }
 
@@ -160,6 +162,7 @@ int net_tcp_open(struct net **opened, const struct net_tcp_options *o, struct er
 	n->options = *o;
 	n->waiting = n->bell = -1;
 	pthread_mutex_init(&n->lock, NULL);
+	pthread_mutex_init(&n->short_lock, NULL);
 	ret = judge(&n->options, e);
 	if (!ret)
 		ret = tcp_devices_find(n, e);

@@ -25,6 +25,7 @@ struct net_tcp_options {
 				 * all but; NULL: all that are up, loopback only where nothing else is */
 	int connections;    /* for long messages, of one comm; 1..16 */
 	int threads;	    /* helpers of the transport */
+	bool cuda; /* take memory of GPUs as well: through pinned memory, by the copy engine */
 	uint64_t timeout_ns; /* a peer that is silent for so long while it owes an answer to the
 				 * network is dead; 20 s */
 	uint64_t stall_ns;   /* a request that moves nothing for so long fails; 0: it may wait for

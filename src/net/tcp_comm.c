@@ -31,7 +31,8 @@ void tcp_comm_fail(struct tcp_comm *c, int code, const char *format, ...)
 		vsnprintf(c->error.what, sizeof(c->error.what), format, words);
 		va_end(words);
 		atomic_store(&c->failed, code);
-		/* The peer learns it now and not when this end is closed. */
+		/* The peer learns it now and not when this end is closed; and so does every lane, which
+		 * may have copies to see to their end. */
 		shutdown(c->first, SHUT_RDWR);
 		for (int i = 0; i < c->lanes; i++)
 			shutdown(c->lane[i].fd, SHUT_RDWR);
@@ -156,6 +157,7 @@ static void comm_leave(struct tcp_comm *c)
 
 	for (int i = 0; i < c->lanes; i++)
 		tcp_worker_remove(&c->lane[i]);
+	tcp_stage_free(c);
 	pthread_mutex_lock(&n->lock);
 	if (n->comms && !--n->comms)
 		tcp_workers_stop(n);
@@ -193,10 +195,16 @@ int tcp_reg(struct net_comm *comm, void *data, size_t bytes, enum net_memory_kin
 	struct net_memory *m;
 
 	*registered = NULL;
-	if (kind != NET_HOST)
-		return err_set(e, EOPNOTSUPP, "this transport was opened for host memory only");
 	if (!data || !bytes)
 		return err_set(e, EINVAL, "cannot register %zu bytes at %p", bytes, data);
+	if (kind == NET_CUDA && c->net->options.cuda) {
+		int ret = tcp_stage_prepare(c, data, e);
+
+		if (ret)
+			return ret;
+	} else if (kind != NET_HOST) {
+		return err_set(e, EOPNOTSUPP, "this transport was opened for host memory only");
+	}
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return err_set(e, ENOMEM, "no memory for a registration");
@@ -273,11 +281,12 @@ static int check_range(const struct tcp_comm *c, bool sends, const void *data, s
 /* As few slices as keep all lanes busy, none too long to hold the others up at the end. */
 static uint32_t slice_size(const struct tcp_comm *c, size_t total)
 {
+	uint32_t most = c->net->options.cuda ? TCP_SLICE_CUDA : TCP_SLICE_MAX;
 	size_t share = (total / (size_t)c->lanes + 4095) & ~(size_t)4095;
 
 	if (share < TCP_SLICE_MIN)
 		return TCP_SLICE_MIN;
-	return share < TCP_SLICE_MAX ? (uint32_t)share : TCP_SLICE_MAX;
+	return share < most ? (uint32_t)share : most;
 }
 
 /* Wake as many idle lanes as there are slices. */
@@ -333,7 +342,7 @@ int tcp_isend(struct net_comm *comm, const void *data, size_t bytes, struct net_
 	atomic_store(&r->left, bytes);
 	atomic_store(&r->state, TCP_WAITING);
 	c->posted++;
-	if (bytes <= TCP_SHORT_BYTES)
+	if (!bytes || (bytes <= TCP_SHORT_BYTES && m->kind == NET_HOST))
 		tcp_short_queue(c, r);
 	else
 		long_queue(c, r);
@@ -364,7 +373,7 @@ int tcp_irecv(struct net_comm *comm, void *data, size_t bytes, struct net_memory
 		atomic_store(&r->state, TCP_WAITING);
 		c->posted++;
 		for (int i = 0; c->waiting_lanes >> i; i++)
-			if (c->waiting_lanes >> i & 1 && c->lane[i].piece.header.seq == r->seq)
+			if (c->waiting_lanes >> i & 1 && c->lane[i].waits_for == r->seq)
 				wake |= 1u << i;
 		c->waiting_lanes &= ~wake;
 	}
@@ -378,7 +387,7 @@ int tcp_iflush(struct net_comm *comm, void *data, size_t bytes, struct net_memor
 	struct net_request **request, struct err *e)
 {
 	(void)comm, (void)data, (void)bytes, (void)m, (void)e;
-	/* A receive is done only when the copy to the GPU is. */
+	/* A receive is done only when the copy to the GPU is: nothing is left to make visible. */
 	*request = NULL;
 	return 0;
 }

@@ -171,7 +171,7 @@ int tcp_device_properties(struct net *net, int dev, struct net_properties *p, st
 		.name = d->nic.name,
 		.pci_path = d->pci_path,
 		.guid = d->guid,
-		.memory = NET_HOST,
+		.memory = NET_HOST | (n->options.cuda ? NET_CUDA : 0),
 		.speed_mbps = d->nic.speed_bps ? (int)(d->nic.speed_bps / 1000000) : UNKNOWN_MBPS,
 		.max_comms = 65536,
 		.requests = TCP_SLOTS,

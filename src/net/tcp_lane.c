@@ -34,10 +34,9 @@ static void release(struct tcp_lane *l, _Atomic uint64_t *counter)
 }
 
 /* Take the next slice; a lane that finds none is woken by the next isend. */
-static bool claim(struct tcp_lane *l)
+static bool claim(struct tcp_lane *l, struct tcp_piece *p)
 {
 	struct tcp_comm *c = l->comm;
-	struct tcp_piece *p = &l->piece;
 	struct net_request *r;
 	size_t length;
 
@@ -60,8 +59,89 @@ static bool claim(struct tcp_lane *l)
 	pthread_mutex_unlock(&c->lock);
 	tcp_header_write(p->bytes, &p->header);
 	p->header_done = p->done = 0;
-	l->busy = true;
+	p->data = r->data + p->header.offset;
 	return true;
+}
+
+static bool on_gpu(const struct net_request *r)
+{
+	return r->memory->kind == NET_CUDA;
+}
+
+/* Slices on their way from the GPU while the connection is busy with the one before. */
+static void fetch_ahead(struct tcp_lane *l)
+{
+	struct tcp_stage *s = l->stage;
+	struct err e = { 0 };
+
+	while (!tcp_stage_full(s)) {
+		struct tcp_stage_slot *slot = &s->slot[(s->first + s->count) % TCP_STAGE_SLOTS];
+		int ret = 0;
+
+		if (!claim(l, &slot->piece))
+			return;
+		s->count++;
+		if (on_gpu(slot->piece.request)) {
+			slot->piece.data = slot->data;
+			ret = tcp_stage_copy(l, slot, false, &e);
+		}
+		if (ret) {
+			tcp_comm_fail(l->comm, -ret, "%s", e.what);
+			return;
+		}
+	}
+}
+
+enum next { NEXT_NONE, NEXT_READY, NEXT_COPYING };
+
+/* The slice to send next. */
+static enum next next_piece(struct tcp_lane *l)
+{
+	struct tcp_stage *s = l->stage;
+	struct err e = { 0 };
+	int ret;
+
+	if (l->busy)
+		return NEXT_READY;
+	if (!s || !s->count) {
+		if (!claim(l, &l->piece))
+			return NEXT_NONE;
+		if (!on_gpu(l->piece.request)) {
+			l->busy = true;
+			return NEXT_READY;
+		}
+		s = l->stage;
+		s->slot[s->first].piece = l->piece;
+		s->slot[s->first].piece.data = s->slot[s->first].data;
+		s->count = 1;
+		ret = tcp_stage_copy(l, &s->slot[s->first], false, &e);
+		if (ret) {
+			tcp_comm_fail(l->comm, -ret, "%s", e.what);
+			return NEXT_NONE;
+		}
+	}
+	fetch_ahead(l);
+	ret = tcp_stage_done(l, &e);
+	if (ret < 0)
+		tcp_comm_fail(l->comm, -ret, "%s", e.what);
+	if (ret <= 0)
+		return ret ? NEXT_NONE : NEXT_COPYING;
+	l->piece = s->slot[s->first].piece;
+	l->busy = true;
+	return NEXT_READY;
+}
+
+static void piece_over(struct tcp_lane *l)
+{
+	struct tcp_stage *s = l->stage;
+
+	add(&l->slices, 1);
+	l->busy = false;
+	if (s && s->count) {
+		s->first = (s->first + 1) % TCP_STAGE_SLOTS;
+		s->count--;
+	}
+	tcp_request_through(l->piece.request, l->piece.header.length);
 }
 
 /* Count what one call moved: header first, then payload. */
@@ -81,7 +161,7 @@ static bool send_piece(struct tcp_lane *l)
 	struct tcp_piece *p = &l->piece;
 	struct iovec part[2] = {
 		{ p->bytes + p->header_done, TCP_HEADER_BYTES - p->header_done },
-		{ p->request->data + p->header.offset + p->done, p->header.length - p->done },
+		{ p->data + p->done, p->header.length - p->done },
 	};
 	struct msghdr message = { .msg_iov = part, .msg_iovlen = 2 };
 	ssize_t n = sendmsg(l->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -99,11 +179,8 @@ static bool send_piece(struct tcp_lane *l)
 	}
 	release(l, &l->full_ns);
 	piece_moved(p, (size_t)n);
-	if (p->done == p->header.length) {
-		add(&l->slices, 1);
-		l->busy = false;
-		tcp_request_through(p->request, p->header.length);
-	}
+	if (p->done == p->header.length)
+		piece_over(l);
 	return true;
 }
 
@@ -112,11 +189,11 @@ static bool run_sender(struct tcp_lane *l)
 	size_t turn = 0;
 
 	while (turn < TCP_TURN_BYTES) {
-		size_t before;
+		enum next next = next_piece(l);
+		size_t before = l->piece.done;
 
-		if (!l->busy && !claim(l))
-			return false;
-		before = l->piece.done;
+		if (next != NEXT_READY)
+			return next == NEXT_COPYING;
 		if (!l->ready || !send_piece(l))
 			return false;
 		turn += l->busy ? l->piece.done - before : l->piece.header.length - before;
@@ -167,8 +244,10 @@ static bool begin_receive(struct tcp_lane *l)
 	pthread_mutex_lock(&c->lock);
 	if (!ret)
 		ret = tcp_request_find(c, &p->header, &p->request, &e);
-	if (!ret && !p->request)
+	if (!ret && !p->request) {
 		c->waiting_lanes |= 1u << l->index;
+		l->waits_for = p->header.seq;
+	}
 	pthread_mutex_unlock(&c->lock);
 	if (ret) {
 		tcp_comm_fail(c, -ret, "%s", e.what);
@@ -181,7 +260,63 @@ static bool begin_receive(struct tcp_lane *l)
 	release(l, &l->no_receive_ns);
 	l->busy = true;
 	p->done = 0;
+	p->data = p->request->data + p->header.offset;
+	if (on_gpu(p->request)) {
+		struct tcp_stage *s = l->stage;
+
+		if (p->header.length > TCP_STAGE_BYTES) {
+			tcp_comm_fail(c, EPROTO, "%s sent a slice of %u bytes", c->peer,
+				p->header.length);
+			return false;
+		}
+		p->data = s->slot[(s->first + s->count) % TCP_STAGE_SLOTS].data;
+	}
 	return true;
+}
+
+/* All of a slice has come: on to the GPU with it, or done. */
+static void piece_received(struct tcp_lane *l)
+{
+	struct tcp_piece *p = &l->piece;
+	struct tcp_stage *s = l->stage;
+	struct tcp_stage_slot *slot;
+	struct err e = { 0 };
+	int ret;
+
+	add(&l->slices, 1);
+	l->busy = false;
+	if (!on_gpu(p->request)) {
+		tcp_request_through(p->request, p->header.length);
+		return;
+	}
+	slot = &s->slot[(s->first + s->count) % TCP_STAGE_SLOTS];
+	slot->piece = *p;
+	ret = tcp_stage_copy(l, slot, true, &e);
+	if (ret)
+		tcp_comm_fail(l->comm, -ret, "%s", e.what);
+	else
+		s->count++;
+}
+
+/* Copies to the GPU that have ended. */
+static void reap(struct tcp_lane *l)
+{
+	struct tcp_stage *s = l->stage;
+	struct err e = { 0 };
+
+	while (s->count) {
+		struct tcp_piece *p = &s->slot[s->first].piece;
+		int ret = tcp_stage_done(l, &e);
+
+		if (!ret)
+			return;
+		s->first = (s->first + 1) % TCP_STAGE_SLOTS;
+		s->count--;
+		if (ret < 0)
+			tcp_comm_fail(l->comm, -ret, "%s", e.what);
+		else
+			tcp_request_through(p->request, p->header.length);
+	}
 }
 
 static bool receive_failed(struct tcp_lane *l, ssize_t n)
@@ -224,7 +359,7 @@ static bool receive_payload(struct tcp_lane *l)
 	struct tcp_piece *p = &l->piece;
 	size_t rest = p->header.length - p->done;
 	struct iovec part[2] = {
-		{ p->request->data + p->header.offset + p->done, rest },
+		{ p->data + p->done, rest },
 		{ l->ahead, TCP_HEADER_BYTES },
 	};
 	struct msghdr message = { .msg_iov = part, .msg_iovlen = 2 };
@@ -237,47 +372,64 @@ static bool receive_payload(struct tcp_lane *l)
 	p->done += payload;
 	if (p->done < p->header.length)
 		return true;
-	add(&l->slices, 1);
-	l->busy = false;
-	tcp_request_through(p->request, p->header.length);
+	piece_received(l);
 	p->header_done = (size_t)n - payload;
 	memcpy(p->bytes, l->ahead, p->header_done);
 	return true;
 }
 
+/* True: go on; false: nothing more can be done now. */
+static bool receive_step(struct tcp_lane *l)
+{
+	if (!l->busy && l->piece.header_done == TCP_HEADER_BYTES)
+		return begin_receive(l);
+	if (!l->ready || l->ended)
+		return false;
+	return l->busy ? receive_payload(l) : receive_header(l);
+}
+
 static bool run_receiver(struct tcp_lane *l)
 {
+	struct tcp_stage *s = l->stage;
 	size_t turn = 0;
 
 	while (turn < TCP_TURN_BYTES) {
 		size_t before = l->piece.done;
 
-		if (!l->busy && l->piece.header_done == TCP_HEADER_BYTES) {
-			if (!begin_receive(l))
-				return false;
-			continue;
-		}
-		if (!l->ready || l->ended)
-			return false;
-		if (!l->busy) {
-			if (!receive_header(l))
-				return false;
-			continue;
-		}
-		if (!receive_payload(l))
-			return false;
-		turn += l->piece.done - before;
+		if (s)
+			reap(l);
+		if (s && tcp_stage_full(s))
+			return true;
+		if (!receive_step(l))
+			return s && s->count;
+		turn += l->piece.done > before ? l->piece.done - before : 0;
 	}
 	return true;
+}
+
+/* After a failure: what the copy engine still does must end before anybody is told. True: not yet. */
+static bool drain(struct tcp_lane *l)
+{
+	struct tcp_stage *s = l->stage;
+
+	while (s && s->count) {
+		if (!tcp_stage_done(l, NULL))
+			return true;
+		s->first = (s->first + 1) % TCP_STAGE_SLOTS;
+		s->count--;
+	}
+	return false;
 }
 
 bool tcp_lane_run(struct tcp_lane *l)
 {
 	struct tcp_comm *c = l->comm;
-	bool again = false;
+	bool again;
 
 	atomic_fetch_add(&c->running, 1);
-	if (!atomic_load(&c->failed))
+	if (atomic_load(&c->failed))
+		again = drain(l);
+	else
 		again = c->sends ? run_sender(l) : run_receiver(l);
 	atomic_fetch_sub(&c->running, 1);
 	return again;

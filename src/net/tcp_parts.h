@@ -19,13 +19,18 @@
 
 #include "base/cpus.h"
 #include "base/spin.h"
+#include "mem/cuda_queue.h"
 #include "net/tcp.h"
 #include "net/tcp_wire.h"
 #include "sys/nic.h"
 
-#define TCP_SLOTS      64	    /* requests of a comm; a power of two */
-#define TCP_SLICE_MIN  (128u << 10) /* shorter slices cost more in calls than they gain in balance */
-#define TCP_SLICE_MAX  (512u << 10)
+#define TCP_SLOTS	64	     /* requests of a comm; a power of two */
+#define TCP_SLICE_MIN	(128u << 10) /* shorter slices cost more in calls than they gain in balance */
+#define TCP_SLICE_MAX	(512u << 10)
+#define TCP_STAGE_SLOTS 4 /* slices of one lane between its connection and the GPU */
+#define TCP_STAGE_BYTES TCP_SLICE_MAX
+#define TCP_SLICE_CUDA                                                                             \
+	(256u << 10)		  /* shorter: the copy of one and the sending of another overlap */
 #define TCP_TURN_BYTES (1u << 20) /* of one lane, until the worker turns to the next */
 #define TCP_INPUT      (2 * (TCP_SHORT_BYTES + TCP_HEADER_BYTES))
 
@@ -78,6 +83,28 @@ struct tcp_piece {
 	struct tcp_header header;
 	unsigned char bytes[TCP_HEADER_BYTES]; /* the header on the wire */
 	size_t header_done, done;	       /* bytes that went or came */
+	char *data;			       /* of this slice: the caller's, or pinned */
+};
+
+/* Pinned memory of a lane, where slices wait for the copy from or to the GPU: the oldest is at first.
+ * Made when CUDA memory is registered, then the worker's alone. */
+struct tcp_stage {
+	struct cuda_queue *queue; /* the worker's */
+	struct region pinned;
+	struct tcp_stage_slot {
+		struct tcp_piece piece;
+		struct cuda_mark *mark;
+		char *data;
+		bool copying; /* not for slices of host memory, which only wait for their turn */
+	} slot[TCP_STAGE_SLOTS];
+	unsigned int first, count;
+};
+
+/* A worker's way to a GPU, or the callers' of short messages. */
+struct tcp_queue {
+	struct cuda_gpu *gpu;
+	struct cuda_queue *queue;
+	struct tcp_queue *next;
 };
 
 struct tcp_lane {
@@ -94,7 +121,9 @@ struct tcp_lane {
 	size_t ahead_done;
 	struct tcp_lane *next;
 	uint64_t held_since_ns;	 /* socket full, or no receive posted */
-	struct tcp_stage *stage; /* NULL until CUDA memory is registered */
+	struct tcp_stage *stage; /* NULL: no CUDA memory is registered */
+	uint64_t copying_since_ns;
+	uint32_t waits_for; /* below the comm's lock: the message that no receive is posted for */
 	/* Below the worker's lock. */
 	bool kicked;
 	struct tcp_lane *next_kicked;
@@ -111,8 +140,8 @@ struct tcp_comm {
 	int lanes;
 	struct tcp_lane lane[TCP_LANES_MAX];
 
-	_Atomic int failed; /* 0 or a positive errno */
-	_Atomic int running;
+	_Atomic int failed;	   /* 0 or a positive errno */
+	_Atomic int running;	   /* workers that are at it, and copies from or to a GPU */
 	_Atomic uint64_t ended_ns; /* a lane has ended: when the first one did, 0 none */
 
 	pthread_mutex_t lock;
@@ -121,6 +150,7 @@ struct tcp_comm {
 	struct net_request *oldest, *newest; /* sending: long messages with unclaimed bytes */
 	uint32_t waiting_lanes;	   /* sending: nothing to claim; receiving: no receive posted */
 	struct net_memory *memory; /* registrations */
+	struct cuda_gpu *gpu;	   /* of the CUDA memory among them; borrowed from the queues */
 	struct net_request request[TCP_SLOTS];
 
 	/* The caller's thread. */
@@ -130,6 +160,8 @@ struct tcp_comm {
 	bool first_ended; /* the peer will send no more than last_seq messages */
 	uint32_t last_seq;
 	uint64_t messages, bytes, starved_ns, last_done_ns;
+	struct region short_pinned; /* receiving: one short message on its way to a GPU */
+	struct cuda_mark *short_mark;
 };
 
 struct tcp_worker {
@@ -143,6 +175,7 @@ struct tcp_worker {
 	pthread_cond_t left; /* a lane has */
 	struct tcp_lane *kicked;
 	bool stop;
+	struct tcp_queue *queues; /* below the net's lock */
 };
 
 struct tcp_attempt;
@@ -163,6 +196,8 @@ struct tcp_net {
 	int workers;
 	unsigned int next_sender, next_receiver; /* worker for the next lane */
 	struct tcp_attempt *attempts;
+	struct tcp_queue *queues;   /* for short messages */
+	pthread_mutex_t short_lock; /* whoever uses those */
 };
 
 /* tcp_device.c: the devices that options.interfaces asks for. */
@@ -213,6 +248,18 @@ void tcp_request_through(struct net_request *r, size_t bytes);
  * cannot be received, and the comm must fail. */
 int tcp_request_find(
 	struct tcp_comm *c, const struct tcp_header *h, struct net_request **r, struct err *e);
+
+/* tcp_stage.c: memory of a GPU. Prepare: in reg(), so that nothing is made while data flows. */
+int tcp_stage_prepare(struct tcp_comm *c, void *data, struct err *e);
+void tcp_stage_free(struct tcp_comm *c);
+void tcp_queues_free(struct tcp_queue **queues);
+bool tcp_stage_full(const struct tcp_stage *s);
+/* Start the copy of the newest slot, from or to the GPU; 0 or -errno. */
+int tcp_stage_copy(struct tcp_lane *l, struct tcp_stage_slot *slot, bool to_gpu, struct err *e);
+/* Whether the oldest slot's copy is done; -errno when it failed. */
+int tcp_stage_done(struct tcp_lane *l, struct err *e);
+/* The copy of a short message, waited for: it takes some microseconds, and rarely happens. */
+int tcp_stage_short(struct tcp_comm *c, char *to, const void *from, size_t bytes, struct err *e);
 
 /* tcp_worker.c */
 int tcp_workers_start(struct tcp_net *n, int dev, struct err *e);

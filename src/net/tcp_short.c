@@ -85,11 +85,14 @@ static bool take_one(struct tcp_comm *c)
 		ret = tcp_request_find(c, &h, &r, &e);
 		pthread_mutex_unlock(&c->lock);
 	}
+	if (r && h.length && r->memory->kind == NET_CUDA)
+		ret = tcp_stage_short(c, r->data, at + TCP_HEADER_BYTES, h.length, &e);
+	else if (r && h.length)
+		memcpy(r->data, at + TCP_HEADER_BYTES, h.length);
 	if (ret)
 		tcp_comm_fail(c, -ret, "%s", e.what);
-	if (!r)
+	if (ret || !r)
 		return false;
-	memcpy(r->data, at + TCP_HEADER_BYTES, h.length);
 	c->input_used += TCP_HEADER_BYTES + h.length;
 	atomic_store(&r->left, 0);
 	atomic_store(&r->state, TCP_DONE);

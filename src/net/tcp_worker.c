@@ -314,6 +314,7 @@ void tcp_workers_stop(struct tcp_net *n)
 		pthread_mutex_unlock(&w->lock);
 		ring(w);
 		pthread_join(w->thread, NULL);
+		tcp_queues_free(&w->queues);
 		worker_close(w);
 	}
 	free(n->worker);

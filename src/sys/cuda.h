@@ -54,6 +54,7 @@ enum cuda_attribute {
 #define CUDA_HOST_PORTABLE	  1u /* both flags of mem_host_alloc and mem_host_register */
 #define CUDA_HOST_MAPPED	  2u
 #define CUDA_POINTER_SYNC_MEMOPS  6
+#define CUDA_POINTER_DEVICE	  9 /* index of the GPU that the memory belongs to */
 #define CUDA_RANGE_DMABUF_FD	  1
 #define CUDA_JIT_ERROR_LOG	  5
 #define CUDA_JIT_ERROR_LOG_BYTES  6
@@ -107,6 +108,8 @@ struct cuda_access {
 	F(mem_host_unregister, "cuMemHostUnregister", (void *data))                                \
 	F(mem_host_address, "cuMemHostGetDevicePointer_v2",                                        \
 		(cuda_address *address, void *data, unsigned flags))                               \
+	F(pointer_get, "cuPointerGetAttribute",                                                    \
+		(void *value, int attribute, cuda_address address))                                \
 	F(pointer_set, "cuPointerSetAttribute",                                                    \
 		(const void *value, int attribute, cuda_address address))                          \
 	F(copy_async, "cuMemcpyAsync",                                                             \

@@ -273,6 +273,14 @@ FAKE(cuMemHostGetDevicePointer_v2, unsigned long long *address, const void *data
 	return 0;
 }
 
+FAKE(cuPointerGetAttribute, void *value, int attribute, unsigned long long address)
+{
+	(void)address;
+	IN_CONTEXT();
+	*(int *)value = 0;
+	return attribute == 9 ? 0 : INVALID_VALUE;
+}
+
 FAKE(cuPointerSetAttribute, const void *value, int attribute, unsigned long long address)
 {
 	(void)value, (void)address;
