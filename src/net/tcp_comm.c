@@ -401,7 +401,10 @@ static void finish(struct net_request *r, bool *done, size_t *bytes)
 		*bytes = r->total;
 	c->messages++;
 	c->bytes += r->total;
-	c->last_done_ns = r->posted_ns;
+	if (!c->sends && r->begun_ns > r->posted_ns && r->begun_ns > c->last_done_ns)
+		c->starved_ns += r->begun_ns -
+				 (r->posted_ns > c->last_done_ns ? r->posted_ns : c->last_done_ns);
+	c->last_done_ns = clock_ns();
 	if (r->memory)
 		atomic_fetch_sub(&r->memory->users, 1);
 	atomic_store(&r->state, TCP_FREE);

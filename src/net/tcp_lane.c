@@ -221,6 +221,7 @@ int tcp_request_find(
 			c->peer, h->seq);
 	if (!r->begun) {
 		r->begun = true;
+		r->begun_ns = clock_ns();
 		r->total = h->total;
 		atomic_store(&r->left, r->total);
 	}

@@ -68,7 +68,8 @@ struct net_request {
 	_Atomic size_t left; /* bytes that are not through yet */
 	/* Below the comm's lock. */
 	size_t claimed;
-	bool begun; /* receive: total is known, it comes on the lanes */
+	bool begun; /* receive: total is known */
+	uint64_t begun_ns;
 	uint32_t slice_bytes;
 	struct net_request *next; /* of the long messages, or of the short ones that wait */
 	/* The caller's thread. */

@@ -91,7 +91,7 @@ struct net_stats {
 	uint64_t socket_full_ns;    /* sending: the connection took no more */
 	uint64_t no_receive_ns;	    /* receiving: data was there, no receive was posted */
 	uint64_t starved_ns;	    /* receiving: a receive was posted, no data was there */
-	uint64_t unacknowledged_ns; /* sending: all is sent, the receiver has not taken it all */
+	uint64_t unacknowledged_ns; /* sending: all sent, not yet taken (0: nobody asks) */
 	uint64_t staging_ns;	    /* waited for the copy between GPU and pinned memory */
 };
 
