@@ -93,7 +93,7 @@ static void test_pattern_finds_every_single_wrong_byte(void **state)
 	(void)state;
 	for (size_t c = 0; c < CYCLES; c++) {
 		struct pattern p = make(PATTERN_SEEDED, 5, cycles[c]);
-		unsigned char data[600];
+		unsigned char data[1300]; /* blocks of every size, and a rest */
 		uint64_t position = prng_below(&random, 1 << 20);
 
 		pattern_fill(&p, data, sizeof(data), position);
