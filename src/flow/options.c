@@ -53,7 +53,7 @@ static const struct opt options[] = {
 	{ .name = "wait-start", FIELD(OPT_INT, wait_start), .arg = "SECONDS", .initial = "0", .min = 0, .max = 3600, .help = "client: pause between the handshake and the first connection" },
 	{ .name = "suicide-length", .letter = 's', FIELD(OPT_INT, suicide_length), .arg = "SECONDS", .initial = "0", .min = 0, .max = 1e6, .help = "end the process after this time, whatever it does" },
 
-	{ .name = "buffer-size", .letter = 'B', FIELD(OPT_SIZE, buffer_size), .arg = "BYTES", .initial = "16384", SIZE_RANGE, .only = FOR_STREAM, .section = "What is sent", .help = "bytes per send and receive call" },
+	{ .name = "buffer-size", .letter = 'B', FIELD(OPT_SIZE, buffer_size), .arg = "BYTES", .initial = "16384", SIZE_RANGE, .only = FOR_STREAM, .section = "What is sent", .help = "bytes per send and receive call; over Ethernet in whole packets, and more where device memory is received" },
 	{ .name = "request-size", .letter = 'Q', FIELD(OPT_SIZE, request_size), .arg = "BYTES", .initial = "1", SIZE_RANGE, .only = RR_OR_CRR, .section = "What is sent", .help = "bytes of a request" },
 	{ .name = "response-size", .letter = 'R', FIELD(OPT_SIZE, response_size), .arg = "BYTES", .initial = "1", SIZE_RANGE, .only = RR_OR_CRR, .help = "bytes of a response" },
 	{ .name = "buffer-size", .letter = 'B', FIELD(OPT_SIZE, buffer_size), .arg = "BYTES", .initial = "65536", SIZE_RANGE, .only = RR_OR_CRR, .help = "most bytes per send and receive call" },

@@ -70,6 +70,7 @@ static int lane_init(struct lane *l, struct run *r, struct worker *w, uint32_t i
 	l->run = r; // NOLINT(clang-analyzer-core.NullDereference)
 	l->worker = w;
 	l->index = index;
+	l->rx_length = r->options->buffer_size;
 	l->sample_capacity = run_sample_capacity(r->options);
 	l->samples = calloc(l->sample_capacity, sizeof(*l->samples));
 	if (!l->samples)

@@ -85,6 +85,8 @@ struct flow {
 
 	struct spin spin; /* rr, alone on its thread */
 
+	size_t tx_length, rx_length; /* stream: bytes per call */
+
 	uint64_t coalesced_bytes; /* stream: received when the wake-ups were set last, */
 	int wake_bytes;		  /* and what was set */
 
@@ -113,6 +115,7 @@ struct lane {
 	struct flow_counts retired; /* of flows that are gone (crr server) */
 	struct flow_counts now;	    /* for run_counts() */
 	struct region rx, tx;
+	size_t rx_length; /* stream: bytes that one receive takes at most; rx has room for them */
 	struct device device; /* --mem udmabuf, cuda */
 	bool started, window_open, finished, stopped;
 	uint64_t window_ns; /* absolute: when the window opened */

@@ -33,7 +33,8 @@ static void stream_validate(struct flow *f, const char *data, size_t bytes)
 
 static void stream_receive(struct flow *f)
 {
-	size_t length = f->lane->run->options->buffer_size;
+	/* Before the start, when the first bytes are what starts it, it is not known. */
+	size_t length = f->rx_length ? f->rx_length : f->lane->rx_length;
 	size_t turn = 0;
 
 	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
@@ -89,7 +90,7 @@ static void stream_send(struct flow *f)
 	if (f->lane->stopped)
 		return;
 	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
-		size_t length = o->buffer_size;
+		size_t length = f->tx_length;
 		const void *data = stream_to_send(f, &length);
 		ssize_t n = f->chan.send(&f->chan, data, length, flags);
 
@@ -157,11 +158,31 @@ static void stream_silent(struct loop *loop, struct loop_timer *timer)
 	flow_watch(f, stream_events(f, f->writes));
 }
 
+/* A frame that the kernel hands to the NIC to cut has whole segments, as many as go into 64 KiB with its
+ * headers. A call that ends elsewhere leaves a rest: at the sender, or in the window that the receiver opens.
+ * Where nothing else is in flight the rest goes as a frame of its own, which costs all that a full one
+ * does. Loopback cuts nothing: its segments are as large as a frame. */
+#define FRAME_BYTES (65535u - 320)
+
+static size_t stream_whole_frames(const struct flow *f, size_t bytes)
+{
+	size_t segment = sock_segment_bytes(f->chan.fd), unit = segment;
+
+	if (!segment || segment > bytes || segment > FRAME_BYTES)
+		return bytes;
+	if (bytes >= FRAME_BYTES)
+		unit = FRAME_BYTES / segment * segment;
+	return bytes / unit * unit;
+}
+
 static void stream_start(struct flow *f)
 {
 	const struct run *r = f->lane->run;
 
 	flow_schedule(f);
+	f->tx_length = r->options->no_cork ? r->options->buffer_size
+					   : stream_whole_frames(f, r->options->buffer_size);
+	f->rx_length = stream_whole_frames(f, f->lane->rx_length);
 	if (r->starts_by_data && r->options->split_bidir) {
 		loop_timer_set(&f->lane->worker->loop, &f->timer, clock_ns() + SPLIT_SILENCE_NS,
 			stream_silent);

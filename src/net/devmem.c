@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "net/devmem.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,34 +34,64 @@ void devmem_rx_free(struct devmem_rx *rx)
 	rx->fragment = NULL;
 }
 
-/* Take over one control message. Returns the bytes it stands for. */
-static uint32_t devmem_take(struct devmem_rx *rx, const struct cmsghdr *cmsg, uint32_t at,
-	uint32_t *linear_at, int *foreign)
-{
-	struct devmem_fragment *f = &rx->fragment[rx->count];
-	struct uapi_dmabuf_cmsg got;
+/* What the control messages of one call come to, kept in registers: this runs for every packet. */
+struct devmem_sum {
+	uint32_t count, at, linear_bytes, foreign;
+};
 
-	if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_len < CMSG_LEN(sizeof(got)) ||
-		rx->count == DEVMEM_FRAGMENTS)
-		return 0;
-	memcpy(&got, CMSG_DATA(cmsg), sizeof(got));
-	*f = (struct devmem_fragment){ .bytes = got.frag_size, .at = at };
-	if (cmsg->cmsg_type == UAPI_SO_DEVMEM_LINEAR) {
+static inline void devmem_take(
+	struct devmem_rx *rx, struct devmem_sum *sum, const struct cmsghdr *cmsg)
+{
+	const struct uapi_dmabuf_cmsg *got = (const struct uapi_dmabuf_cmsg *)CMSG_DATA(cmsg);
+	struct devmem_fragment *f = &rx->fragment[sum->count];
+
+	if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_len < CMSG_LEN(sizeof(*got)))
+		return;
+	f->bytes = got->frag_size;
+	f->at = sum->at;
+	if (cmsg->cmsg_type == UAPI_SO_DEVMEM_DMABUF) {
+		f->offset = got->frag_offset;
+		f->token = got->frag_token;
+		f->linear = 0;
+		sum->foreign |= got->dmabuf_id ^ rx->dmabuf_id;
+	} else if (cmsg->cmsg_type == UAPI_SO_DEVMEM_LINEAR) {
+		f->offset = sum->linear_bytes;
 		f->linear = 1;
-		f->offset = *linear_at;
-		*linear_at += got.frag_size;
-		rx->linear_bytes += got.frag_size;
-	} else if (cmsg->cmsg_type == UAPI_SO_DEVMEM_DMABUF) {
-		f->offset = got.frag_offset;
-		f->token = got.frag_token;
-		rx->dmabuf_bytes += got.frag_size;
-		rx->tokens_held++;
-		*foreign |= got.dmabuf_id != rx->dmabuf_id;
+		sum->linear_bytes += got->frag_size;
+		rx->linear_count++;
 	} else {
-		return 0;
+		return;
 	}
-	rx->count++;
-	return got.frag_size;
+	sum->at += got->frag_size;
+	sum->count++;
+}
+
+/* What CMSG_NXTHDR() does, in half the instructions. */
+static void devmem_take_all(struct devmem_rx *rx, struct devmem_sum *sum, size_t control_bytes)
+{
+	const char *next = rx->control, *end = next + control_bytes;
+
+	while ((size_t)(end - next) >= CMSG_LEN(sizeof(struct uapi_dmabuf_cmsg)) &&
+		sum->count < DEVMEM_FRAGMENTS) {
+		const struct cmsghdr *cmsg = (const struct cmsghdr *)next;
+		size_t bytes = CMSG_ALIGN(cmsg->cmsg_len);
+
+		if (bytes < sizeof(*cmsg) || bytes > (size_t)(end - next))
+			return;
+		devmem_take(rx, sum, cmsg);
+		next += bytes;
+	}
+}
+
+static void devmem_count(struct devmem_rx *rx, const struct devmem_sum *sum)
+{
+	rx->count = sum->count;
+	rx->fragments += sum->count;
+	rx->linear_bytes += sum->linear_bytes;
+	rx->dmabuf_bytes += sum->at - sum->linear_bytes;
+	rx->tokens_held += sum->count - rx->linear_count;
+	if (rx->tokens_held > rx->tokens_held_most)
+		rx->tokens_held_most = rx->tokens_held;
 }
 
 ssize_t devmem_recv(struct devmem_rx *rx, int fd, void *plain, size_t length)
@@ -70,33 +101,32 @@ ssize_t devmem_recv(struct devmem_rx *rx, int fd, void *plain, size_t length)
 		.msg_iovlen = 1,
 		.msg_control = rx->control,
 		.msg_controllen = rx->control_bytes };
-	uint32_t at = 0, linear_at = 0;
-	int foreign = 0;
+	struct devmem_sum sum = { 0 };
 	ssize_t n;
 
 	rx->count = 0;
+	rx->linear_count = 0;
 	n = recvmsg(fd, &msg, UAPI_MSG_SOCK_DEVMEM | MSG_DONTWAIT);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
 	rx->calls++;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
-		at += devmem_take(rx, c, at, &linear_at, &foreign);
-	rx->fragments += rx->count;
-	if (rx->tokens_held > rx->tokens_held_most)
-		rx->tokens_held_most = rx->tokens_held;
+	devmem_take_all(rx, &sum, msg.msg_controllen);
 	/* No control message at all: the kernel copied ordinary bytes. */
-	if (!rx->count) {
+	if (!sum.count) {
 		rx->plain_bytes += (uint64_t)n;
 		return n;
 	}
-	if (foreign) {
+	devmem_count(rx, &sum);
+	if (sum.foreign) {
 		devmem_release(rx, fd);
 		return -EIO;
 	}
-	return at;
+	return sum.at;
 }
 
-/* One call takes so many runs and frees so many fragments; it says how many it freed. */
+static_assert(DEVMEM_FRAGMENTS <= UAPI_DONTNEED_FRAGS_MAX, "one call frees what one call brought");
+
+/* One call takes so many runs; it says how many fragments it freed. */
 static int devmem_dontneed(struct devmem_rx *rx, int fd, const struct uapi_dmabuf_token *tokens,
 	uint32_t runs, uint32_t fragments)
 {
@@ -123,12 +153,10 @@ int devmem_release(struct devmem_rx *rx, int fd)
 
 		if (f->linear)
 			continue;
-		if (fragments == UAPI_DONTNEED_FRAGS_MAX ||
-			(!joins && runs == UAPI_DONTNEED_TOKENS_MAX)) {
+		if (!joins && runs == UAPI_DONTNEED_TOKENS_MAX) {
 			failed = devmem_dontneed(rx, fd, tokens, runs, fragments);
 			ret = ret ? ret : failed;
 			runs = fragments = 0;
-			joins = false;
 		}
 		if (joins)
 			tokens[runs - 1].token_count++;

@@ -29,8 +29,13 @@
 
 #include "base/err.h"
 
-/* One call has been seen to bring 738 fragments. */
-#define DEVMEM_FRAGMENTS 2048
+/* That one call brings at most, and so hold at most: more make neither calls nor acknowledgements much fewer,
+ * and the NIC's own store of free pages (1,024 and more) does not take more back at once: what goes beyond
+ * is given to the dma-buf and searched for there again. The kernel ends a call early where this is full. */
+#define DEVMEM_FRAGMENTS 512
+
+/* What one receive may well be asked for: every call costs, and its bytes need no room of ours. */
+#define DEVMEM_CALL_BYTES ((size_t)4 << 20)
 
 struct devmem_fragment {
 	uint64_t offset; /* in the dma-buf; in the plain buffer when linear */
@@ -42,7 +47,8 @@ struct devmem_fragment {
 
 struct devmem_rx {
 	uint32_t dmabuf_id;
-	uint32_t count; /* of the last receive */
+	uint32_t count;	       /* of the last receive */
+	uint32_t linear_count; /* of these: not in the dma-buf */
 	struct devmem_fragment *fragment;
 	char *control; /* room for the control messages of the worst case */
 	size_t control_bytes;

@@ -113,6 +113,16 @@ int sock_peer(int fd, struct sock_addr *addr)
 	return getpeername(fd, (struct sockaddr *)&addr->storage, &addr->len) < 0 ? -errno : 0;
 }
 
+size_t sock_segment_bytes(int fd)
+{
+	int bytes = 0;
+	socklen_t length = sizeof(bytes);
+
+	if (getsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, &length) < 0 || bytes < 0)
+		return 0;
+	return (size_t)bytes;
+}
+
 static int set_int(int fd, int level, int name, int value, const char *what, struct err *e)
 {
 	if (setsockopt(fd, level, name, &value, sizeof(value)) < 0)

@@ -43,6 +43,9 @@ bool sock_addr_is_loopback(const struct sock_addr *addr);
 int sock_local(int fd, struct sock_addr *addr);
 int sock_peer(int fd, struct sock_addr *addr);
 
+/* Payload of a full packet of a connection, options left out; 0 where the kernel does not tell. */
+size_t sock_segment_bytes(int fd);
+
 /* What a user may ask of a data socket. All zero: the system's defaults. */
 struct sock_options {
 	bool debug, freebind, reuse_address, no_delay, fast_open, zerocopy;
