@@ -2,6 +2,7 @@
 #include "mem/udmabuf.h"
 
 #include <fcntl.h>
+#include <linux/dma-buf.h>
 #include <linux/udmabuf.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -211,13 +212,88 @@ static void udmabuf_free(struct region *r)
 	close(r->memfd);
 }
 
+/* The CPU looks at what a device wrote, or writes what it will read: the kernel is told before and after, for
+ * machines whose caches do not see DMA. Once for all fragments of a call, not for each. */
+static int udmabuf_sync(const struct region *r, uint64_t flags, struct err *e)
+{
+	struct dma_buf_sync sync = { .flags = flags };
+	int ret;
+
+	do {
+		ret = ioctl(r->dmabuf, DMA_BUF_IOCTL_SYNC, &sync);
+	} while (ret < 0 && (errno == EINTR || errno == EAGAIN));
+	return ret < 0 ? err_set(e, errno, "cannot get at the contents of a dma-buf: %m") : 0;
+}
+
+/* What was done stands, whatever the end of the access says. */
+static int udmabuf_done(const struct region *r, uint64_t access, int ret, struct err *e)
+{
+	int ended = udmabuf_sync(r, DMA_BUF_SYNC_END | access, ret ? NULL : e);
+
+	return ret ? ret : ended;
+}
+
+static int udmabuf_read(struct region *r, size_t offset, void *to, size_t bytes, struct err *e)
+{
+	int ret = udmabuf_sync(r, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ, e);
+
+	if (ret)
+		return ret;
+	ret = mem_host_read(r, offset, to, bytes, e);
+	return udmabuf_done(r, DMA_BUF_SYNC_READ, ret, e);
+}
+
+static int udmabuf_write(
+	struct region *r, size_t offset, const void *from, size_t bytes, struct err *e)
+{
+	int ret = udmabuf_sync(r, DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE, e);
+
+	if (ret)
+		return ret;
+	ret = mem_host_write(r, offset, from, bytes, e);
+	return udmabuf_done(r, DMA_BUF_SYNC_WRITE, ret, e);
+}
+
+static int udmabuf_fill(struct region *r, const struct pattern *p, size_t offset, size_t bytes,
+	uint64_t position, struct err *e)
+{
+	int ret = udmabuf_sync(r, DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE, e);
+
+	if (ret)
+		return ret;
+	ret = mem_host_fill(r, p, offset, bytes, position, e);
+	return udmabuf_done(r, DMA_BUF_SYNC_WRITE, ret, e);
+}
+
+static int udmabuf_check(struct region *r, const struct pattern *p, const struct mem_fragment *list,
+	size_t count, struct mem_mismatch *m, struct err *e)
+{
+	int ret = udmabuf_sync(r, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ, e);
+
+	if (ret)
+		return ret;
+	ret = mem_host_check(r, p, list, count, m, e);
+	return udmabuf_done(r, DMA_BUF_SYNC_READ, ret, e);
+}
+
+static int udmabuf_gather(struct region *r, const struct mem_fragment *list, size_t count,
+	struct region *to, uint64_t to_position, struct err *e)
+{
+	int ret = udmabuf_sync(r, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ, e);
+
+	if (ret)
+		return ret;
+	ret = mem_host_gather(r, list, count, to, to_position, e);
+	return udmabuf_done(r, DMA_BUF_SYNC_READ, ret, e);
+}
+
 const struct mem_ops mem_udmabuf_ops = {
 	.name = "udmabuf",
 	.alloc = udmabuf_alloc,
 	.free = udmabuf_free,
-	.read = mem_host_read,
-	.write = mem_host_write,
-	.fill = mem_host_fill,
-	.check = mem_host_check,
-	.gather = mem_host_gather,
+	.read = udmabuf_read,
+	.write = udmabuf_write,
+	.fill = udmabuf_fill,
+	.check = udmabuf_check,
+	.gather = udmabuf_gather,
 };
