@@ -2,6 +2,8 @@
 /* stream: as many bytes as go. Each turn of the loop gives a flow several calls, so that one
  * epoll_wait serves many of them, and not so many that the other flows of the thread or its timers
  * wait long. */
+#include <math.h>
+
 #include "flow/run.h"
 
 #define CALLS_PER_TURN 32
@@ -199,13 +201,23 @@ static void stream_start(struct flow *f)
 #define COALESCE_EVERY_NS  (100 * NS_PER_MS)
 #define COALESCE_MAX_BYTES (512u << 10)
 
+/* What lies unread in device memory must leave the NIC pages to go on with, or both wait for ever. */
+#define COALESCE_DEVICE_SHARE 16
+
+static double stream_wake_most(const struct lane *l)
+{
+	double share = (double)l->run->options->mem_size / COALESCE_DEVICE_SHARE / l->flow_count;
+
+	return l->run->device.rx == DEVICE_DEVMEM ? fmin(share, COALESCE_MAX_BYTES)
+						  : COALESCE_MAX_BYTES;
+}
+
 static void stream_coalesce_flow(struct flow *f, uint64_t elapsed_ns)
 {
 	double rate = (double)(f->counts.rx_bytes - f->coalesced_bytes) / (double)elapsed_ns;
-	double bytes = rate * (double)f->lane->run->options->rx_coalesce;
-	int wanted = bytes < 4096		  ? 1
-		     : bytes > COALESCE_MAX_BYTES ? (int)COALESCE_MAX_BYTES
-						  : (int)bytes;
+	double bytes =
+		fmin(rate * (double)f->lane->run->options->rx_coalesce, stream_wake_most(f->lane));
+	int wanted = bytes < 4096 ? 1 : (int)bytes;
 
 	f->coalesced_bytes = f->counts.rx_bytes;
 	/* Not for every small change: it is a system call. */
