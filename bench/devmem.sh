@@ -34,15 +34,16 @@ snapshot() {
 
 flowing() {
 	local bytes
+	[ -e /sys/class/net/lab0 ] || return 1
 	read -r bytes </sys/class/net/lab0/statistics/tx_bytes
-	[ "$bytes" -gt 4000000 ]
+	[ "$bytes" -gt 60000 ]
 }
 
 # Which share of half a second of the run the CPU was idle.
 window() {
-	local tries=150 before up idle
+	local tries=1000 before up idle
 	until flowing; do
-		usleep 200000
+		usleep 20000
 		tries=$((tries - 1))
 		[ $tries -gt 0 ] || return 1
 	done
@@ -131,7 +132,10 @@ once() {
 	window &
 	measured=$!
 	"run_$1" "$3" "$4" >/tmp/words || true
-	bits=$(grep -xE '[0-9]+' /tmp/words) || return 1
+	if ! bits=$(grep -xE '[0-9]+' /tmp/words); then
+		kill $measured 2>/dev/null || true
+		return 1
+	fi
 	wait $measured && path_used "$3"
 }
 
