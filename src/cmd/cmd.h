@@ -18,6 +18,7 @@ int cmd_rr(int argc, char **argv);
 int cmd_crr(int argc, char **argv);
 int cmd_rails(int argc, char **argv);
 int cmd_nic(int argc, char **argv);
+int cmd_p2p(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 /* weir alone: what this host looks like, and what to try next. */
@@ -25,6 +26,11 @@ int cmd_here(void);
 
 /* nic.c */
 extern const struct opt_table nic_option_table;
+
+/* p2p_options.c */
+extern const struct opt_table p2p_option_table;
+/* p2p.c: called by the names of others' tests, with their command lines. */
+int p2p_as_published(bool orchestrator, int argc, char **argv);
 
 /* main.c: all commands, ends in NULL. */
 const char *const *command_names(void);

@@ -9,7 +9,7 @@
 
 int cmd_help(int argc, char **argv)
 {
-	const struct opt_table *tables[WORKLOADS + 2];
+	const struct opt_table *tables[WORKLOADS + 3];
 	const int count = sizeof(tables) / sizeof(tables[0]);
 	bool scdoc = argc == 3 && !strcmp(argv[1], "--scdoc");
 	struct out o;
@@ -18,6 +18,7 @@ int cmd_help(int argc, char **argv)
 		tables[w] = &flow_option_table[w];
 	tables[WORKLOADS] = &rails_option_table;
 	tables[WORKLOADS + 1] = &nic_option_table;
+	tables[WORKLOADS + 2] = &p2p_option_table;
 	out_init(&o, stdout, OUT_TEXT);
 	if (argc == 2 && !strcmp(argv[1], "--completion")) {
 		opt_completion(tables, count, command_names(), &o);
@@ -32,6 +33,6 @@ int cmd_help(int argc, char **argv)
 			opt_help(tables[w], &o);
 		return STATUS_GOOD;
 	}
-	log_error("usage: weir help stream|rr|crr|rails|nic");
+	log_error("usage: weir help stream|rr|crr|rails|nic|p2p");
 	return STATUS_USAGE;
 }

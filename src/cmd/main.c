@@ -20,6 +20,7 @@ static const struct {
 	{ "crr", cmd_crr, "connect/request/response: a connection for each transaction" },
 	{ "rails", cmd_rails, "bulk TCP throughput over many NICs at once" },
 	{ "nic", cmd_nic, "show, prepare and restore the settings of network interfaces" },
+	{ "p2p", cmd_p2p, "move memory between GPUs, or hosts, over several NICs" },
 	{ "demo", cmd_demo, "all of them on this machine, in a few seconds" },
 	{ "help", cmd_help, "the options of a command" },
 };
@@ -66,6 +67,9 @@ static int dispatch(int argc, char **argv)
 			return traffic_main((enum workload)w, true, argc, argv);
 	if (!strcmp(called, "multi_neper") || !strcmp(called, "multi_neper.py"))
 		return rails_main(true, argc, argv);
+	if (!strcmp(called, "test_tcpx_perf_multi") ||
+		!strcmp(called, "test_tcpx_perf_orchestrator"))
+		return p2p_as_published(called[15] == 'o', argc, argv);
 	if (argc < 2)
 		return cmd_here();
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-v")) {
