@@ -107,11 +107,10 @@ static int irecv(struct net_comm *c, void *data, size_t bytes, struct net_memory
 static int isend(struct net_comm *c, const void *data, size_t bytes, struct net_memory *m,
 	struct net_request **r, struct err *e)
 {
-	volatile uint8_t sum = 0;
+	static uint8_t seen[1 << 16];
 
 	(void)c, (void)m, (void)e;
-	for (size_t i = 0; i < bytes; i++)
-		sum ^= ((const uint8_t *)data)[i];
+	memcpy(seen, data, bytes < sizeof(seen) ? bytes : sizeof(seen)); /* it can be read */
 	*r = (struct net_request *)r;
 	return 0;
 }

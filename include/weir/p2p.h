@@ -71,10 +71,16 @@ struct weir_p2p_conn;	  /* a connection to one peer */
 struct weir_p2p_region;	  /* registered memory */
 struct weir_p2p_transfer; /* what is under way */
 
-#define WEIR_P2P_THREAD 1u /* the engine has a thread of its own */
-#define WEIR_P2P_OPEN	2u /* may listen beyond loopback without a token */
-#define WEIR_P2P_ONE_WAY                                                                           \
-	4u /* connecting: half the channels, because only who connects has long data to send */
+/* Flags of a configuration:
+ * THREAD	the engine has a thread of its own
+ * OPEN		it may listen beyond loopback without a token
+ * ONE_WAY	connecting: half the channels, because only who connects has long data to send
+ * DISCARD	a device that leaves what it receives in fragments may be used, and they are dropped: that
+ *		measures the network and nothing else */
+#define WEIR_P2P_THREAD	 1u
+#define WEIR_P2P_OPEN	 2u
+#define WEIR_P2P_ONE_WAY 4u
+#define WEIR_P2P_DISCARD 8u
 
 struct weir_p2p_config {
 	unsigned int rank; /* the number of this engine on its host, for peers that ask for one */

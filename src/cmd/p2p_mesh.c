@@ -25,6 +25,7 @@
 struct lane {
 	const struct p2p_options *options;
 	int gpu, ret;
+	bool first; /* whose progress stands for all */
 	char devices[128];
 	struct err error;
 	struct p2p_client client;
@@ -85,6 +86,7 @@ static void lane_run(struct lane *l)
 		l->client.options = l->options;
 		l->client.gpu = l->gpu;
 		l->client.devices = devices;
+		l->client.show_progress = l->first && !l->options->quiet;
 		l->ret = p2p_client_run(&l->client, &l->error);
 	} else {
 		l->ret = p2p_serve(l->options, l->gpu, devices, l->out, &l->error);
@@ -219,6 +221,7 @@ static int lanes_make(const struct p2p_options *o, struct out *out, struct lane 
 
 		l->options = o;
 		l->out = out;
+		l->first = !i;
 		l->gpu = cpus_nth(&gpus, (int)i);
 		ret = map_find(o->map, l->gpu, l->devices, sizeof(l->devices), e);
 	}

@@ -10,6 +10,7 @@
 
 enum { MEM_CHOICE_AUTO, MEM_CHOICE_HOST, MEM_CHOICE_PINNED, MEM_CHOICE_UDMABUF, MEM_CHOICE_CUDA };
 static const char *const mem_choices[] = { "auto", "host", "pinned", "udmabuf", "cuda", NULL };
+enum { UNPACK_KERNEL, UNPACK_D2D, UNPACK_HOST, UNPACK_NONE };
 static const char *const unpack_choices[] = { "kernel", "d2d", "host", "none", NULL };
 
 #define RUNS		   (P2P_CLIENT | P2P_MESH | P2P_SWEEP)
@@ -79,7 +80,8 @@ static const struct opt opts[] = {
 		.choices = unpack_choices,
 		.initial = "kernel",
 		.only = ALL,
-		.help = "how fragments of a NIC that leaves them so are put together "
+		.help = "for plugins that leave what they receive in fragments: none drops them, the "
+			"others are not possible yet and are refused with such a plugin "
 			"[UCCL_TCPX_UNPACK_IMPL]" },
 
 	{ .name = "channels",
@@ -507,4 +509,6 @@ void p2p_config(const struct p2p_options *o, int gpu, const char *devices,
 	config->flags = WEIR_P2P_OPEN;
 	if (o->op == RUN_SEND || o->op == RUN_WRITE)
 		config->flags |= WEIR_P2P_ONE_WAY;
+	if (o->unpack == UNPACK_NONE)
+		config->flags |= WEIR_P2P_DISCARD;
 }

@@ -30,7 +30,7 @@ static void show_progress(void *context, uint32_t done, uint32_t count)
 		return;
 	shown_ns = now_ns;
 	memset(bar, '=', filled);
-	snprintf(line, sizeof(line), "[%s] %u of %u   %.2f GB/s", bar, done, count,
+	snprintf(line, sizeof(line), "GPU %d [%s] %u of %u   %.2f GB/s", c->gpu, bar, done, count,
 		seconds > 0 ? (double)done * (double)c->record.plan.bytes / seconds / 1e9 : 0);
 	log_progress(line);
 }

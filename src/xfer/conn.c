@@ -68,7 +68,7 @@ void conn_over(struct weir_p2p_conn *c, const struct err *why)
 	/* A stranger that never got in is not handed to anybody. */
 	if (c->server && c->state != CONN_READY)
 		engine_refuse(p, why);
-	move_stats(c, &c->stats);
+	stats_read(c, &c->stats);
 	c->state = CONN_OVER;
 	c->error = *why;
 	/* First of all nobody touches the memory any more. */
@@ -194,11 +194,11 @@ static int check_device(struct weir_p2p_conn *c, int device, unsigned int *windo
 
 	if (ret)
 		return ret;
-	if (props.unpacks) {
+	if (props.unpacks && !(c->engine->config.flags & WEIR_P2P_DISCARD)) {
 		err_set(e, EOPNOTSUPP,
-			"%s leaves what it receives in fragments, which weir does not gather yet",
+			"%s leaves what it receives in fragments, which this weir cannot gather",
 			props.name);
-		return err_hint(e, "choose another device, or weir's own transport");
+		return err_hint(e, "--unpack none measures it all the same, and drops the data");
 	}
 	if (props.requests > 0 && (unsigned int)props.requests < *window)
 		*window = (unsigned int)props.requests;
@@ -214,11 +214,13 @@ static int channels_prepare(struct weir_p2p_conn *c, struct err *e)
 {
 	bool out = !c->server || c->hello.directions & XFER_TO_CLIENT;
 	bool in = c->server || c->hello.directions & XFER_TO_CLIENT;
-	unsigned int window = c->agreed.window, count;
+	unsigned int window = c->agreed.window, count = 0;
 	struct weir_p2p *p = c->engine;
 	int device[DEVICES_MAX], ret;
 
 	ret = devices_choose(p, c->link.fd, device, &count, c->devices, sizeof(c->devices), e);
+	if (!ret && !count)
+		ret = err_set(e, ENODEV, "there is no NIC to use");
 	for (unsigned int i = 0; !ret && i < count; i++)
 		ret = check_device(c, device[i], &window, e);
 	if (!ret && out)
@@ -317,7 +319,7 @@ int conn_serve(struct weir_p2p *p, int fd, struct err *e)
 	int one = 1, ret;
 
 	ret = conn_new(p, &c, e);
-	if (ret) {
+	if (ret || !c) {
 		close(fd);
 		return ret;
 	}

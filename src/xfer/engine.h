@@ -4,7 +4,8 @@
  *	engine.c	the engine: open, listen, progress, sleep, its thread
  *	conn.c		a connection from the first byte to READY, and its end
  *	frames.c	what the peer says once it is READY
- *	move.c		chunks: dealt, granted, posted, tested; statistics
+ *	move.c		chunks: dealt, granted, posted, tested
+ *	stats.c		windows and stalls
  *	p2p.c		the public functions
  *	devices.c	which NICs the channels use
  *	transports.c	what moves the chunks
@@ -226,7 +227,6 @@ int move_turn(struct weir_p2p_conn *c, uint64_t now_ns);
 void move_reset(struct weir_p2p_conn *c);
 int move_announce(struct weir_p2p_conn *c, struct err *e);
 int move_notify(struct weir_p2p_conn *c, struct err *e);
-void move_stats(struct weir_p2p_conn *c, struct weir_p2p_stats *s);
 /* Register a region on the channels of one way. */
 int move_memory(struct weir_p2p_conn *c, struct weir_p2p_region *r, bool out, struct err *e);
 void move_forget_memory(struct weir_p2p_conn *c, struct weir_p2p_region *r);
@@ -260,6 +260,10 @@ static inline struct weir_p2p_transfer *queue_pop(struct queue *q)
 	}
 	return t;
 }
+
+/* stats.c: the end of a turn, in which something moved or not; the sum of all turns. */
+void stats_account(struct weir_p2p_conn *c, uint64_t now_ns, bool moved);
+void stats_read(struct weir_p2p_conn *c, struct weir_p2p_stats *s);
 
 /* transports.c: what a configuration asks for; a plugin is shared by all engines of the process. */
 int transport_get(struct net **net, const struct weir_p2p_config *config, struct err *e);

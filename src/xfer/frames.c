@@ -188,7 +188,8 @@ static int on_grant(struct weir_p2p_conn *c, const struct xfer_frame *f, struct 
 
 		if (!ch || !window_room(&ch->granted))
 			return broken(c, "a grant beyond the window", e);
-		window_push(&ch->granted, (struct window_slot){ NULL, t, f->first + i });
+		window_push(
+			&ch->granted, (struct window_slot){ .transfer = t, .chunk = f->first + i });
 	}
 	t->granted += f->count;
 	return 0;

@@ -174,7 +174,8 @@ static int post_receive(struct weir_p2p_conn *c, struct channel *ch, struct weir
 		ch->memory[t->region->index], &request, e);
 	if (ret || !request)
 		return ret;
-	window_push(&ch->posted, (struct window_slot){ request, t, chunk });
+	window_push(&ch->posted,
+		(struct window_slot){ .request = request, .transfer = t, .chunk = chunk });
 	c->receives_posted++;
 	return 1;
 }
@@ -219,25 +220,55 @@ static int chunk_received(
 	return ret;
 }
 
-static int test_receives(struct weir_p2p_conn *c, struct channel *ch, struct err *e)
+/* Make what came visible to the GPU, where that takes a step of its own. 1: there is something to wait for. */
+static int flush(struct weir_p2p_conn *c, struct channel *ch, struct window_slot *s, struct err *e)
+{
+	const struct weir_p2p_transfer *t = s->transfer;
+	struct net_request *request = NULL;
+	int ret;
+
+	if (s->flushing || t->region->memory != WEIR_P2P_CUDA || !c->engine->net->ops->iflush)
+		return 0;
+	ret = c->engine->net->ops->iflush(ch->comm,
+		t->region->address + t->offset + s->chunk * c->agreed.chunk_bytes,
+		xfer_chunk_length(t->bytes, c->agreed.chunk_bytes, s->chunk),
+		ch->memory[t->region->index], &request, e);
+	if (ret || !request)
+		return ret;
+	s->request = request;
+	s->flushing = true;
+	return 1;
+}
+
+/* What arrived in the oldest receive of a channel: 1 it is in its place, 0 not yet. */
+static int test_receive(
+	struct weir_p2p_conn *c, struct channel *ch, struct window_slot *s, struct err *e)
 {
 	const struct net_ops *ops = c->engine->net->ops;
-	struct window_slot *s;
-	int ret, moved = 0;
-	bool done;
+	bool done = false;
+	int ret;
 
-	while ((s = window_head(&ch->posted))) {
-		done = false;
-		ret = ops->test(ch->comm, s->request, &done, NULL, e);
+	ret = ops->test(ch->comm, s->request, &done, NULL, e);
+	if (ret || !done)
+		return ret;
+	if (ops->consumed && !s->flushing) {
+		ret = ops->consumed(ch->comm, s->request, e);
 		if (ret)
 			return ret;
-		if (!done)
-			break;
-		if (ops->consumed) {
-			ret = ops->consumed(ch->comm, s->request, e);
-			if (ret)
-				return ret;
-		}
+	}
+	ret = flush(c, ch, s, e);
+	return ret ? (ret < 0 ? ret : 0) : 1;
+}
+
+static int test_receives(struct weir_p2p_conn *c, struct channel *ch, struct err *e)
+{
+	struct window_slot *s;
+	int ret, moved = 0;
+
+	while ((s = window_head(&ch->posted))) {
+		ret = test_receive(c, ch, s, e);
+		if (ret <= 0)
+			return ret ? ret : moved;
 		ret = chunk_received(c, s->transfer, s->chunk, e);
 		if (ret)
 			return ret;
@@ -551,48 +582,6 @@ static int watch_peer(struct weir_p2p_conn *c, uint64_t now_ns, struct err *e)
 	return link_put(&c->link, &ping, e);
 }
 
-static unsigned int in_flight(const struct weir_p2p_conn *c)
-{
-	unsigned int n = c->receives_posted;
-
-	for (unsigned int i = 0; c->out && i < c->agreed.channels; i++)
-		n += c->out[i].posted.count;
-	return n;
-}
-
-/* What would have to happen for something to move. */
-static int stall_cause(const struct weir_p2p_conn *c)
-{
-	bool granted = false;
-
-	for (unsigned int i = 0; c->out && i < c->agreed.channels; i++)
-		granted |= c->out[i].posted.count || c->out[i].granted.count;
-	if (granted)
-		return WEIR_P2P_STALL_SOCKET; /* or the peer: move_stats() tells them apart */
-	if (c->offers_open || c->announce[WAY_MESSAGE].first)
-		return WEIR_P2P_STALL_CREDIT;
-	return WEIR_P2P_STALL_PEER;
-}
-
-/* Time is put down to what was so when it began to pass. */
-static void account(struct weir_p2p_conn *c, uint64_t now_ns, bool moved)
-{
-	uint64_t passed = now_ns - c->turn_ns;
-
-	c->turn_ns = now_ns;
-	if (c->active) {
-		c->stats.active_ns += passed;
-		c->in_flight_time += (double)passed * c->in_flight;
-		if (c->stalled >= 0)
-			c->stats.stall_ns[c->stalled] += passed;
-	}
-	c->active = c->under_way;
-	c->stalled = c->active && !moved ? stall_cause(c) : -1;
-	c->in_flight = in_flight(c);
-	if (c->in_flight > c->stats.in_flight_max)
-		c->stats.in_flight_max = c->in_flight;
-}
-
 int move_turn(struct weir_p2p_conn *c, uint64_t now_ns)
 {
 	struct err e = { 0 };
@@ -613,52 +602,6 @@ int move_turn(struct weir_p2p_conn *c, uint64_t now_ns)
 		conn_over(c, &e);
 		return 1;
 	}
-	account(c, now_ns, heard | received | sent | said);
+	stats_account(c, now_ns, heard | received | sent | said);
 	return heard | received | sent | said;
-}
-
-/* The transport knows more of what its comms waited for than a turn can see. */
-static void add_comms(const struct net_ops *ops, const struct channel *channels, unsigned int count,
-	struct net_stats *sum)
-{
-	struct net_stats s;
-
-	for (unsigned int i = 0; ops->stats && channels && i < count; i++) {
-		if (!channels[i].comm)
-			continue;
-		s = (struct net_stats){ 0 };
-		ops->stats(channels[i].comm, &s);
-		sum->socket_full_ns += s.socket_full_ns;
-		sum->unacknowledged_ns += s.unacknowledged_ns;
-		sum->starved_ns += s.starved_ns;
-		sum->staging_ns += s.staging_ns;
-		sum->connections = s.connections;
-	}
-}
-
-static uint64_t share(uint64_t of, uint64_t part, uint64_t other)
-{
-	return part + other ? (uint64_t)((double)of * (double)part / (double)(part + other)) : 0;
-}
-
-void move_stats(struct weir_p2p_conn *c, struct weir_p2p_stats *s)
-{
-	const struct net_ops *ops = c->engine->net->ops;
-	struct net_stats out = { 0 }, in = { 0 };
-	uint64_t waited = c->stats.stall_ns[WEIR_P2P_STALL_SOCKET];
-	uint64_t starved = c->stats.stall_ns[WEIR_P2P_STALL_PEER], socket, unpack;
-
-	add_comms(ops, c->out, c->agreed.channels, &out);
-	add_comms(ops, c->in, c->agreed.channels, &in);
-	*s = c->stats;
-	s->channels = c->agreed.channels;
-	s->window = c->agreed.window;
-	s->chunk_bytes = c->agreed.chunk_bytes;
-	s->sockets = (unsigned int)(out.connections ? out.connections : in.connections);
-	s->in_flight_mean = s->active_ns ? c->in_flight_time / (double)s->active_ns : 0;
-	socket = share(waited, out.socket_full_ns, out.unacknowledged_ns);
-	unpack = share(starved, in.staging_ns, in.starved_ns);
-	s->stall_ns[WEIR_P2P_STALL_SOCKET] = socket;
-	s->stall_ns[WEIR_P2P_STALL_UNPACK] = unpack;
-	s->stall_ns[WEIR_P2P_STALL_PEER] = starved - unpack + (waited - socket);
 }

@@ -530,7 +530,7 @@ void weir_p2p_conn_stats(struct weir_p2p_conn *conn, struct weir_p2p_stats *stat
 	if (conn->state == CONN_OVER)
 		*stats = conn->stats;
 	else
-		move_stats(conn, stats);
+		stats_read(conn, stats);
 	engine_unlock(conn->engine, false);
 }
 

@@ -26,6 +26,7 @@ struct window_slot {
 	struct net_request *request; /* NULL: granted, not posted yet */
 	struct weir_p2p_transfer *transfer;
 	uint32_t chunk;
+	bool flushing; /* received, and being made visible to the GPU */
 };
 
 struct window {
