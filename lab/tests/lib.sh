@@ -82,6 +82,16 @@ serve() {
 	return 1
 }
 
+# The process of the server at the far end.
+server_pid() {
+	for p in /proc/[0-9]*; do
+		case "$(tr '\0' ' ' 2>/dev/null <"$p/cmdline")" in
+		"weir stream -"[!c]*) echo "${p#/proc/}" && return ;;
+		esac
+	done
+	return 1
+}
+
 # Somebody at the other end: 0A is LISTEN.
 listening() {
 	far cat /proc/net/tcp /proc/net/tcp6 | grep -q '^ *[0-9]*: [^ ]* [^ ]* 0A '
@@ -110,6 +120,14 @@ trusted() {
 		return
 	fi
 	echo "the $1 ended with status $2:"
+	cat "/tmp/$1"
+	return 1
+}
+
+# says client|server PATTERN: whether that end's record holds it.
+says() {
+	grep -qE "$2" "/tmp/$1.json" && return
+	echo "the record of the $1 does not say $2; it printed:"
 	cat "/tmp/$1"
 	return 1
 }
@@ -167,6 +185,29 @@ at_most() {
 
 kernel_at_least() {
 	[ "$(printf '%s\n' "$1" "$(uname -r)" | sort -V | head -n 1)" = "$1" ]
+}
+
+tx_possible() {
+	kernel_at_least 6.16 || skip "this kernel cannot send from device memory"
+}
+
+# What the NICs must be like before and after: settings, rules, tables; not what they counted.
+nics() {
+	{
+		weir nic show lab0 --json
+		far weir nic show lab1 --json
+	} | tr ',' '\n' | grep -vE '"[a-z_]*(packets|bytes|fail|drops|fast|slow|empty|cached|ring|inflight|state)[a-z_]*":'
+}
+
+nics_are_as_before() {
+	nics >/tmp/nics.after
+	cmp -s /tmp/nics.before /tmp/nics.after
+}
+
+unchanged() {
+	eventually nics_are_as_before && return
+	diff /tmp/nics.before /tmp/nics.after
+	return 1
 }
 
 # One test in a process of its own, with a time limit; then everything that is left of it goes.

@@ -10,6 +10,7 @@
 #include "flow/run.h"
 #include "sys/nic.h"
 #include "sys/nic_devmem.h"
+#include "sys/nic_queue.h"
 #include "sys/nic_rss.h"
 #include "sys/nic_rule.h"
 
@@ -33,6 +34,7 @@ static int find_nic(struct device_nic *n, const struct flow_options *o,
 	if (ret)
 		return ret;
 	snprintf(n->nic, sizeof(n->nic), "%s", nic.name);
+	n->ifindex = (unsigned int)nic.ifindex;
 	return 0;
 }
 
@@ -67,24 +69,44 @@ static int choose_queues(struct device_nic *n, const struct flow_options *o, str
 	return 0;
 }
 
+bool device_cannot(int ret)
+{
+	return ret == -EOPNOTSUPP || ret == -ENODATA || ret == -EPERM;
+}
+
 /* Which way bytes go. "auto" takes device memory where the NIC has it; what was asked for by name is
  * tried, and refused with the reason when it fails. */
-static void choose_paths(struct device_nic *n, const struct run *r)
+static int choose_paths(
+	struct device_nic *n, const struct run *r, const struct err *refused, struct err *e)
 {
 	const struct flow_options *o = r->options;
-	enum device_path path = DEVICE_DEVMEM;
-	struct err why;
-	int can = o->path == PATH_AUTO ? nic_bind_probe(n->nic, &why) : 0;
+	enum device_path path = o->path == PATH_STAGED ? DEVICE_STAGED : DEVICE_DEVMEM;
+	struct err why = { 0 };
+	int can = 0;
 
+	if (refused)
+		why = *refused;
+	else if (o->path != PATH_STAGED)
+		can = nic_bind_probe(n->nic, &why);
+	/* What was asked for by name is refused before anything is touched. */
+	if (can == -EOPNOTSUPP && o->path == PATH_DEVMEM && e) {
+		*e = why;
+		return can;
+	}
 	/* Other refusals speak of settings, which are ours to make. */
-	if (o->path == PATH_STAGED || can == -EOPNOTSUPP || can == -EPERM)
+	if (o->path == PATH_AUTO && (refused || can == -EOPNOTSUPP || can == -EPERM))
 		path = DEVICE_STAGED;
 	n->rx = flow_options_reads(o, r->workload) ? path : DEVICE_NONE;
 	n->tx = flow_options_writes(o, r->workload) ? path : DEVICE_NONE;
+	if (n->rx == DEVICE_STAGED && why.code)
+		snprintf(n->rx_reason, sizeof(n->rx_reason), "%.250s", why.what);
+	if (n->tx == DEVICE_STAGED && why.code)
+		snprintf(n->tx_reason, sizeof(n->tx_reason), "%.250s", why.what);
+	return 0;
 }
 
-int device_nic_open(
-	struct device_nic *n, const struct run *r, const struct sock_addr *local, struct err *e)
+int device_nic_open(struct device_nic *n, const struct run *r, const struct sock_addr *local,
+	const struct err *refused, struct err *e)
 {
 	struct nic_devmem_want want = { 0 };
 	int ret;
@@ -95,9 +117,9 @@ int device_nic_open(
 	ret = find_nic(n, r->options, local, e);
 	if (ret)
 		return ret;
-	choose_paths(n, r);
-	if (n->rx != DEVICE_DEVMEM)
-		return 0;
+	ret = choose_paths(n, r, refused, e);
+	if (ret || n->rx != DEVICE_DEVMEM)
+		return ret;
 	ret = choose_queues(n, r->options, e);
 	if (!ret && (uint32_t)n->queues.count < r->lane_count) {
 		err_set(e, EINVAL, "%u threads need a receive queue each, and %s gives %d",
@@ -128,6 +150,85 @@ void device_nic_close(struct device_nic *n)
 	n->planned = false;
 }
 
+/* How often the NIC has wanted memory of the bound queues and all was out; and who serves them. */
+static uint64_t look_at_queues(const struct device_nic *n, uint32_t *napi, uint32_t *napi_count)
+{
+	uint64_t stalls = POOL_STALLS_UNKNOWN;
+	struct nic_queue *queue;
+	size_t count;
+
+	*napi_count = 0;
+	if (n->rx != DEVICE_DEVMEM || nic_queues_read(&queue, &count, n->nic, NULL))
+		return stalls;
+	for (size_t i = 0; i < count; i++) {
+		if (queue[i].tx || !cpus_has(&n->queues, (int)queue[i].id))
+			continue;
+		if (queue[i].alloc_fail != NIC_COUNT_UNKNOWN)
+			stalls = (stalls == POOL_STALLS_UNKNOWN ? 0 : stalls) + queue[i].alloc_fail;
+		if (queue[i].napi && *napi_count < DEVICE_NAPIS)
+			napi[(*napi_count)++] = queue[i].napi;
+	}
+	free(queue);
+	return stalls;
+}
+
+void device_nic_bound(struct device_nic *n)
+{
+	n->stalls_before = look_at_queues(n, n->napi, &n->napi_count);
+}
+
+int device_check(const struct device_nic *n, struct err *e)
+{
+	if ((n->rx != DEVICE_DEVMEM && n->tx != DEVICE_DEVMEM) ||
+		if_nametoindex(n->nic) == n->ifindex)
+		return 0;
+	err_set(e, ENODEV, "the interface %s, which had the memory bound, has gone", n->nic);
+	return err_hint(e, "look for its driver's last words: dmesg | tail");
+}
+
+bool device_came_by_bound_queue(const struct device_nic *n, int fd)
+{
+	unsigned int napi = 0;
+	socklen_t size = sizeof(napi);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &size))
+		return false;
+	for (uint32_t i = 0; i < n->napi_count; i++)
+		if (n->napi[i] == napi)
+			return true;
+	return false;
+}
+
+void device_collect(const struct run *r, struct device_result *out)
+{
+	const struct device_nic *n = &r->device;
+	uint32_t napi[DEVICE_NAPIS], napi_count;
+	uint64_t now = look_at_queues(n, napi, &napi_count);
+
+	out->pool_stalls = POOL_STALLS_UNKNOWN;
+	if (now != POOL_STALLS_UNKNOWN && n->stalls_before != POOL_STALLS_UNKNOWN)
+		out->pool_stalls = now - n->stalls_before;
+	snprintf(out->nic, sizeof(out->nic), "%s", n->nic);
+	if (n->rx == DEVICE_DEVMEM)
+		cpus_format(&n->queues, out->queues, sizeof(out->queues));
+	memcpy(out->rx_reason, n->rx_reason, sizeof(out->rx_reason));
+	memcpy(out->tx_reason, n->tx_reason, sizeof(out->tx_reason));
+}
+
+void device_collect_lane(const struct device *d, struct device_result *out)
+{
+	if (d->devmem.tokens_held_most > out->tokens_peak)
+		out->tokens_peak = d->devmem.tokens_held_most;
+	out->tokens_left += d->devmem.tokens_held;
+}
+
+int device_explain(const struct run *r, int error, bool sending, struct err *e)
+{
+	if ((sending ? r->device.tx : r->device.rx) == DEVICE_DEVMEM)
+		return devmem_explain(error, sending, e);
+	return err_set(e, error, "%s", strerror(error));
+}
+
 static void rule_address(const struct sock_addr *addr, uint8_t ip[16], bool *ipv6, uint16_t *port)
 {
 	char text[SOCK_ADDR_TEXT];
@@ -142,12 +243,46 @@ static void rule_address(const struct sock_addr *addr, uint8_t ip[16], bool *ipv
 		memcpy(ip, &v4, sizeof(v4));
 }
 
+/* Of the queues of a lane, the number-th, round and round. */
+static int add_rule(struct device_nic *n, const struct nic_rule *rule, const struct lane *l,
+	uint32_t number, struct err *e)
+{
+	const struct cpus *queues = &l->device.queues;
+	char key[NIC_RULE_TEXT], queue[32];
+
+	snprintf(queue, sizeof(queue), "queue %d",
+		cpus_nth(queues, (int)(number % (uint32_t)queues->count)));
+	return nic_plan_add(&n->plan, NIC_KIND_RULE, nic_rule_text(rule, key), queue, e);
+}
+
+struct lane *device_port_lane(struct run *r, uint32_t number)
+{
+	return &r->lanes[number % r->lane_count];
+}
+
+int device_steer_ports(
+	struct run *r, const struct sock_addr *local, const struct sock_addr *peer, struct err *e)
+{
+	struct nic_rule rule = { .known = true, .has_src_ip = peer, .has_dst_ip = true };
+	uint16_t ignored;
+	int ret = 0;
+
+	if (r->device.rx != DEVICE_DEVMEM)
+		return 0;
+	if (peer)
+		rule_address(peer, rule.src_ip, &rule.ipv6, &ignored);
+	rule_address(local, rule.dst_ip, &rule.ipv6, &ignored);
+	for (uint32_t i = 0; !ret && i < r->options->num_ports; i++) {
+		rule.dst_port = (uint16_t)(r->options->port + i);
+		ret = add_rule(&r->device, &rule, device_port_lane(r, i), i / r->lane_count, e);
+	}
+	return ret ? ret : nic_plan_apply(&r->device.plan, e);
+}
+
 int device_steer(struct device_nic *n, const struct flow *f, struct err *e)
 {
-	const struct cpus *queues = &f->lane->device.queues;
 	struct nic_rule rule = { .known = true, .has_src_ip = true, .has_dst_ip = true };
 	struct sock_addr local, peer;
-	char key[NIC_RULE_TEXT], queue[32];
 	int ret;
 
 	if (n->rx != DEVICE_DEVMEM || !f->reads || !f->alive)
@@ -159,11 +294,7 @@ int device_steer(struct device_nic *n, const struct flow *f, struct err *e)
 		return err_set(e, -ret, "cannot steer flow %u: %s", f->id, strerror(-ret));
 	rule_address(&peer, rule.src_ip, &rule.ipv6, &rule.src_port);
 	rule_address(&local, rule.dst_ip, &rule.ipv6, &rule.dst_port);
-	snprintf(queue, sizeof(queue), "queue %d",
-		cpus_nth(
-			queues, (int)(f->id / f->lane->run->lane_count % (uint32_t)queues->count)));
-	ret = nic_plan_add(&n->plan, NIC_KIND_RULE, nic_rule_text(&rule, key), queue, e);
-	return ret;
+	return add_rule(n, &rule, f->lane, f->id / f->lane->run->lane_count, e);
 }
 
 /* The memory of a lane */
@@ -253,9 +384,18 @@ static int device_open_tx(struct device *d, struct lane *l, struct err *e)
 	/* Kernels and drivers that receive into device memory but do not send from it. */
 	if (ret == -EOPNOTSUPP && o->path == PATH_AUTO) {
 		r->device.tx = DEVICE_STAGED;
+		snprintf(r->device.tx_reason, sizeof(r->device.tx_reason), "%.250s", e->what);
+		err_clear(e);
 		ret = 0;
 	}
 	return ret;
+}
+
+/* Whether bytes go between sockets and a GPU ahead of those who wait for them. A request is what somebody
+ * waits for: its copy is part of its latency. */
+static bool is_staged_ahead(const struct run *r)
+{
+	return r->options->memory == MEMORY_CUDA && r->workload == WORKLOAD_STREAM;
 }
 
 /* Between sockets and a GPU: its queue, and pinned memory that what is received goes through. */
@@ -264,7 +404,7 @@ static int device_open_stage(struct device *d, struct lane *l, struct err *e)
 	const struct run *r = l->run;
 	int ret;
 
-	if (r->options->memory != MEMORY_CUDA)
+	if (!is_staged_ahead(r))
 		return 0;
 	ret = cuda_gpu_get(&d->gpu, r->options->gpu, e);
 	if (!ret)
@@ -313,22 +453,6 @@ void device_close(struct device *d)
 
 /* Bytes */
 
-static void note_wrong(struct flow *f, uint64_t position)
-{
-	if (!f->wrong_calls++)
-		f->wrong_bytes_at = position;
-}
-
-/* What came as ordinary bytes, or as the linear part of a packet, lies in the lane's buffer. */
-static void check_host(struct flow *f, const char *data, size_t bytes, uint64_t position)
-{
-	struct pattern_mismatch wrong;
-
-	if (f->lane->run->validates &&
-		pattern_check(&f->lane->run->pattern, data, bytes, position, &wrong))
-		note_wrong(f, position + wrong.index);
-}
-
 static int use_fragments(struct flow *f)
 {
 	struct device *d = &f->lane->device;
@@ -344,7 +468,7 @@ static int use_fragments(struct flow *f)
 		uint64_t position = f->counts.rx_bytes + frag->at;
 
 		if (frag->linear)
-			check_host(f, f->lane->rx.data + frag->offset, frag->bytes, position);
+			flow_check(f, f->lane->rx.data + frag->offset, frag->bytes, position);
 		else
 			d->list[count++] =
 				(struct mem_fragment){ frag->offset, frag->bytes, position };
@@ -352,7 +476,7 @@ static int use_fragments(struct flow *f)
 	if (count && r->validates)
 		ret = region_check(&d->rx, &r->pattern, d->list, count, &wrong, NULL);
 	if (ret == -EBADMSG) {
-		note_wrong(f, d->list[wrong.fragment].stream_position + wrong.byte);
+		flow_note_wrong(f, d->list[wrong.fragment].stream_position + wrong.byte);
 		ret = 0;
 	}
 	if (!ret && count && r->options->rx_copy)
@@ -363,7 +487,7 @@ static int use_fragments(struct flow *f)
 static void note_settled(const struct stage_settled *settled)
 {
 	if (settled->wrong)
-		note_wrong(settled->owner, settled->position);
+		flow_note_wrong(settled->owner, settled->position);
 }
 
 char *device_room(struct lane *l)
@@ -393,11 +517,19 @@ static int use_staged(struct flow *f, size_t n)
 	const struct run *r = f->lane->run;
 	uint64_t room = d->rx.bytes - r->options->buffer_size;
 	uint64_t offset = room ? f->counts.rx_bytes % room : 0;
+	struct mem_fragment piece = { offset, (uint32_t)n, f->counts.rx_bytes };
+	struct mem_mismatch wrong = { 0 };
+	int ret;
 
 	if (d->stage.pinned.data)
 		return stage_received(&d->stage, n, offset, f->counts.rx_bytes, f, NULL);
-	check_host(f, f->lane->rx.data, n, f->counts.rx_bytes);
-	return region_write(&d->rx, offset, f->lane->rx.data, n, NULL);
+	ret = region_write(&d->rx, offset, f->lane->rx.data, n, NULL);
+	if (!ret && r->validates)
+		ret = region_check(&d->rx, &r->pattern, &piece, 1, &wrong, NULL);
+	if (ret != -EBADMSG)
+		return ret;
+	flow_note_wrong(f, f->counts.rx_bytes + wrong.byte);
+	return 0;
 }
 
 int device_received(struct flow *f, size_t n)
@@ -410,7 +542,7 @@ int device_received(struct flow *f, size_t n)
 	if (d->devmem.count)
 		ret = use_fragments(f);
 	else
-		check_host(f, f->lane->rx.data, n, f->counts.rx_bytes);
+		flow_check(f, f->lane->rx.data, n, f->counts.rx_bytes);
 	return ret ? ret : chan_release(&f->chan);
 }
 
@@ -419,7 +551,7 @@ int device_flow_open(struct flow *f, struct err *e)
 	struct device *d = &f->lane->device;
 	const struct run *r = f->lane->run;
 
-	if (!f->writes || r->device.tx != DEVICE_STAGED || r->options->memory != MEMORY_CUDA)
+	if (!f->writes || r->device.tx != DEVICE_STAGED || !is_staged_ahead(r))
 		return 0;
 	f->stage = calloc(1, sizeof(*f->stage));
 	if (!f->stage)
@@ -445,7 +577,10 @@ const void *device_to_send(struct flow *f, size_t *length)
 		return stage_data(f->stage, length, NULL);
 	if (f->lane->run->device.tx == DEVICE_DEVMEM)
 		return (const void *)(uintptr_t)offset;
-	return d->tx.data + offset;
+	if (d->tx.data)
+		return d->tx.data + offset;
+	return region_read(&d->tx, offset, f->lane->tx.data, *length, NULL) ? NULL
+									    : f->lane->tx.data;
 }
 
 int device_sent(struct flow *f, size_t n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of a lane that is not ordinary host memory: where it is, and how bytes get there.
  *
- *	device_nic_open(&run->device, run, local, e);	once for a run: which NIC, prepare it
+ *	device_nic_open(&run->device, run, local, NULL, e);	once for a run: which NIC, prepare it
  *	device_open(&lane->device, lane, e);		for each lane: memory, bound to its queues
  *	device_steer(&run->device, flow, e);		for each flow that is received, before data
  *	...
@@ -21,6 +21,7 @@
 
 #include "base/cpus.h"
 #include "flow/options.h"
+#include "flow/result.h"
 #include "mem/region.h"
 #include "net/devmem.h"
 #include "net/sock.h"
@@ -40,13 +41,20 @@ enum device_path {
 extern const char *const device_path_name[];   /* "host", "devmem", "staged" */
 extern const char *const device_memory_name[]; /* by enum flow_memory: "host", "udmabuf", "cuda" */
 
+#define DEVICE_NAPIS 64
+
 /* Of a run. */
 struct device_nic {
 	enum device_path rx, tx;
 	char nic[IF_NAMESIZE];
+	unsigned int ifindex;
 	struct cpus queues;   /* bound, over all lanes */
 	struct nic_plan plan; /* what was changed on the NIC */
 	bool planned;
+	char rx_reason[256], tx_reason[256]; /* --path auto: why a way is staged; or empty */
+	uint64_t stalls_before;		     /* what the NIC had counted, see device_stalls() */
+	uint32_t napi[DEVICE_NAPIS];	     /* instances that serve the bound queues */
+	uint32_t napi_count;
 };
 
 /* Of a lane. */
@@ -65,15 +73,42 @@ struct device {
 	uint64_t ring_bytes;	   /* of tx: whole cycles of the pattern; sent over and over */
 };
 
-int device_nic_open(
-	struct device_nic *n, const struct run *r, const struct sock_addr *local, struct err *e);
+/* refused, unless NULL: why binding memory failed before, so that --path auto takes the other way. */
+int device_nic_open(struct device_nic *n, const struct run *r, const struct sock_addr *local,
+	const struct err *refused, struct err *e);
+/* Whether a failure means that this NIC or this process cannot do it at all. */
+bool device_cannot(int ret);
 void device_nic_close(struct device_nic *n);
 
 int device_open(struct device *d, struct lane *l, struct err *e);
 void device_close(struct device *d);
 
+/* Memory is bound: look at the queues as they are now. */
+void device_nic_bound(struct device_nic *n);
+
+/* -ENODEV: the NIC that memory is bound to has gone. */
+int device_check(const struct device_nic *n, struct err *e);
+
+/* Of a flow whose payload came as ordinary bytes: whether the queue that brought it last is one that is
+ * bound to memory. Then header split missed it, else steering did. */
+bool device_came_by_bound_queue(const struct device_nic *n, int fd);
+
+/* What became of device memory in a run, for its record. tokens are the lanes' own matter. */
+void device_collect(const struct run *r, struct device_result *out);
+void device_collect_lane(const struct device *d, struct device_result *out);
+
+/* Why a flow could not go on, in words: error is the errno that sending or receiving ended with. */
+int device_explain(const struct run *r, int error, bool sending, struct err *e);
+
 /* Send the packets of this flow to one of its lane's queues. */
 int device_steer(struct device_nic *n, const struct flow *f, struct err *e);
+
+/* The same where flows are not known before their data comes, at a server for neper's clients: each data
+ * port has one of a lane's queues. local: the server's address; peer: the client's, NULL: any. */
+int device_steer_ports(
+	struct run *r, const struct sock_addr *local, const struct sock_addr *peer, struct err *e);
+/* The lane that serves what comes to a data port, the number-th of them. */
+struct lane *device_port_lane(struct run *r, uint32_t number);
 
 /* Where the next chan.recv of a lane's flows puts what does not come as device memory. */
 char *device_room(struct lane *l);

@@ -28,6 +28,12 @@ int control_abort(int fd, const char *reason)
 	return wire_send(fd, WIRE_ABORT, reason, strlen(reason), clock_ns() + NS_PER_S, NULL);
 }
 
+char *endpoint_words(const struct err *e, char buf[ENDPOINT_WORDS])
+{
+	snprintf(buf, ENDPOINT_WORDS, "%s%s%s", e->what, e->hint[0] ? "; " : "", e->hint);
+	return buf;
+}
+
 int endpoint_cpu(const struct flow_options *o, uint32_t index)
 {
 	struct cpus cpus;
@@ -73,12 +79,16 @@ void outcome_explain(struct outcome *outcome, const struct run *run)
 {
 	struct end_result *r = &outcome->local;
 	uint32_t failed = 0;
+	struct err why;
 
 	for (uint32_t i = 0; i < r->flow_count; i++)
 		failed += r->flows[i].error != 0;
-	if (!r->error[0] && run->first_error)
-		snprintf(r->error, sizeof(r->error), "%u of %u flows ended early: %s",
-			failed ? failed : 1, run->flow_count, strerror(run->first_error));
+	if (!r->error[0] && run->first_error) {
+		device_explain(run, run->first_error, run->first_error_sending, &why);
+		snprintf(r->error, sizeof(r->error), "%u of %u flows ended early: %.300s%s%.150s",
+			failed ? failed : 1, run->flow_count, why.what, why.hint[0] ? "; " : "",
+			why.hint);
+	}
 	if (r->error[0])
 		r->complete = false;
 }

@@ -253,7 +253,8 @@ void flow_end(struct flow *f, int error)
 	/* A flow that ends while it is measured is a failure whoever closed it. */
 	if (f->alive && !l->finished && !l->stopped) {
 		f->error = error ? error : ECONNRESET;
-		atomic_compare_exchange_strong(&l->run->first_error, &none, f->error);
+		if (atomic_compare_exchange_strong(&l->run->first_error, &none, f->error))
+			l->run->first_error_sending = f->failed_sending;
 		tcp_state_read(f->chan.fd, &f->tcp_end);
 		/* What it had begun never ends: nobody must wait for it. */
 		for (; f->in_flight; f->in_flight--) {
@@ -449,6 +450,31 @@ int lane_adopt(struct lane *l, int fd, uint32_t id, uint64_t early_bytes, struct
 	if (!run_is_transient(l->run))
 		run_ring(l->run);
 	return 0;
+}
+
+const void *flow_to_send(struct flow *f, size_t *length)
+{
+	const struct run *r = f->lane->run;
+
+	if (r->device.tx)
+		return device_to_send(f, length);
+	return f->lane->tx.data +
+	       (r->validates ? f->counts.tx_bytes % r->options->validate_cycle : 0);
+}
+
+void flow_note_wrong(struct flow *f, uint64_t position)
+{
+	if (!f->wrong_calls++)
+		f->wrong_bytes_at = position;
+}
+
+void flow_check(struct flow *f, const char *data, size_t bytes, uint64_t position)
+{
+	struct pattern_mismatch wrong;
+
+	if (f->lane->run->validates &&
+		pattern_check(&f->lane->run->pattern, data, bytes, position, &wrong))
+		flow_note_wrong(f, position + wrong.index);
 }
 
 void flow_schedule(struct flow *f)

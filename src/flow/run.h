@@ -61,11 +61,13 @@ struct flow {
 	const struct flow_ops *ops;
 	uint32_t id;
 	bool alive, reads, writes, watched, has_local;
+	bool failed_sending;	/* what ended it was a send */
 	struct sock_addr local; /* client: where it leaves from, when that was asked for */
 	int error;
 	struct flow_counts counts, base; /* since the flow began; when the window began */
 	struct tcp_state tcp_begin, tcp_end;
-	struct chan chan_begin;	     /* its counters when the window began */
+	struct chan chan_begin;	     /* its counters when the window began, */
+	struct chan chan_end;	     /* and when the last sample was taken */
 	struct flow_sample *samples; /* lane->sample_capacity, or NULL */
 
 	uint64_t
@@ -150,7 +152,8 @@ struct run {
 	/* of the process, when the first window opened and when the last lane ended */
 	struct rusage usage_begin, usage_end;
 	pthread_mutex_t usage_lock;
-	_Atomic int first_error; /* positive errno of the first flow that broke */
+	_Atomic int first_error;	  /* positive errno of the first flow that broke, */
+	_Atomic bool first_error_sending; /* in a send */
 	uint32_t flow_count, lane_count;
 	struct lane *lanes;
 	struct pattern pattern; /* what the payload looks like, and whether it is checked */
@@ -219,6 +222,12 @@ int flow_connect_start(struct flow *f, struct err *e);
 void flow_data_address(const struct run *r, uint32_t id, struct sock_addr *addr);
 /* The socket options that the run's options mean. */
 void flow_sock_options(const struct flow_options *o, bool client, struct sock_options *s);
+/* What to hand to chan.send next, at most length bytes of it; NULL: the flow cannot go on. */
+const void *flow_to_send(struct flow *f, size_t *length);
+/* Look at bytes that lie in the host's memory, with --validate: every one is what belongs at its
+ * position in the stream, or the flow remembers the first that is not. */
+void flow_check(struct flow *f, const char *data, size_t bytes, uint64_t position);
+void flow_note_wrong(struct flow *f, uint64_t position);
 /* When the first and each further request of a flow is due; gap 0 when there is no schedule. */
 void flow_schedule(struct flow *f);
 

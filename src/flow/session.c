@@ -181,20 +181,24 @@ static uint64_t session_nap_ns(const struct session *s)
 /* Before the run: the client is told why, unless it was refused already, and so is our user. */
 static void session_give_up(struct session *s, const struct err *e)
 {
-	char text[SOCK_ADDR_TEXT];
+	char text[SOCK_ADDR_TEXT], words[ENDPOINT_WORDS];
 
+	endpoint_words(e, words);
 	if (!s->refused)
-		control_abort(s->control[0], e->what);
-	if (session_tell_failed(s, e->code, e->what))
+		control_abort(s->control[0], words);
+	if (session_tell_failed(s, e->code, words))
 		return;
 	log_warn("%s %s: %s", s->refused ? "refused" : "gave up",
-		sock_addr_text(&s->peer[0], true, text), e->what);
+		sock_addr_text(&s->peer[0], true, text), words);
 }
 
 static int session_refuse(struct session *s, const struct err *e)
 {
+	char words[ENDPOINT_WORDS];
+
 	s->refused = true;
-	wire_send(s->control[0], WIRE_REFUSE, e->what, strlen(e->what), soon(), NULL);
+	endpoint_words(e, words);
+	wire_send(s->control[0], WIRE_REFUSE, words, strlen(words), soon(), NULL);
 	return -e->code;
 }
 
@@ -248,7 +252,8 @@ static int session_gather(struct session *s, struct err *e)
 		session_poll(s, set, 1, NULL, 100 * NS_PER_MS);
 		if (set[2].revents)
 			return err_set(e, EINTR, "the server was stopped");
-		if (!set[0].revents)
+		ret = device_check(&s->run.device, e);
+		if (ret || !set[0].revents)
 			continue;
 		ret = wire_recv(s->control[0], &m, soon(), e);
 		if (ret)
@@ -306,7 +311,8 @@ static int session_watch(struct session *s, struct err *e)
 		session_tell_intervals(s);
 		if (set[2].revents)
 			return err_set(e, EINTR, "the server was stopped");
-		if (set[0].revents)
+		ret = device_check(&s->run.device, e);
+		if (!ret && set[0].revents)
 			ret = session_hear(s, e);
 		if (s->run.live || s->server->workload == WORKLOAD_CRR)
 			alive_ns = now_ns;
@@ -463,6 +469,8 @@ static void session_neper_watch(struct session *s, struct err *e)
 			err_set(e, EINTR, "the server was stopped");
 			break;
 		}
+		if (device_check(&s->run.device, e))
+			break;
 		for (uint32_t i = 0; i < members; i++) {
 			if (!set[i].revents)
 				continue;
@@ -530,10 +538,25 @@ static void *session_main(void *argument)
 	return NULL;
 }
 
+/* With device memory a port belongs to a queue, and a queue to a thread: as many as there are ports. */
+static uint32_t session_neper_threads(const struct session *s)
+{
+	uint32_t ports = (uint32_t)s->options.num_ports, threads = s->hello.num_threads;
+
+	if (!s->options.memory || s->options.path == PATH_STAGED || threads <= ports)
+		return threads;
+	log_warn(
+		"a neper client asks for %u threads, and device memory gives it one for each data port "
+		"(--num-ports %u)",
+		threads, ports);
+	return ports;
+}
+
 /* neper's clients name a length and a number of flows; the rest is as this server was started. */
 static int session_init_neper(struct session *s, struct err *e)
 {
 	const struct opt_table *t = &flow_option_table[s->server->workload];
+	int ret;
 
 	s->options.warmup = 0;
 	if (s->hello.test_length > 0 && !opt_was_given(t, s->server->given, "test-length"))
@@ -543,8 +566,13 @@ static int session_init_neper(struct session *s, struct err *e)
 	s->members_wanted = (uint32_t)s->options.num_clients;
 	if (s->members_wanted == 1 && s->hello.test_length < 0)
 		s->options.test_length = s->hello.test_length;
-	if (session_prepare(s, s->hello.num_threads, e))
-		return -e->code;
+	ret = session_prepare(s, session_neper_threads(s), e);
+	/* Its data follows the ACK at once. */
+	if (!ret)
+		ret = device_steer_ports(&s->run, &s->outcome.local_address,
+			s->members_wanted == 1 ? &s->peer[0] : NULL, e);
+	if (ret)
+		return ret;
 	/* The client ends the run, by its clock; so does the count of its transactions, at its
 	 * end. */
 	s->run.counted = false;
