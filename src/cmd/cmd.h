@@ -17,6 +17,7 @@ int cmd_stream(int argc, char **argv);
 int cmd_rr(int argc, char **argv);
 int cmd_crr(int argc, char **argv);
 int cmd_nic(int argc, char **argv);
+int cmd_counters(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 /* weir alone: what this host looks like, and what to try next. */
@@ -24,6 +25,9 @@ int cmd_here(void);
 
 /* nic.c */
 extern const struct opt_table nic_option_table;
+
+/* counters.c */
+extern const struct opt_table counters_option_table;
 
 /* main.c: all commands, ends in NULL. */
 const char *const *command_names(void);

@@ -8,19 +8,20 @@
 
 int cmd_help(int argc, char **argv)
 {
-	const struct opt_table *tables[WORKLOADS + 1];
+	const struct opt_table *tables[] = { [WORKLOADS] = &nic_option_table,
+		&counters_option_table };
+	const int count = (int)(sizeof(tables) / sizeof(tables[0]));
 	bool scdoc = argc == 3 && !strcmp(argv[1], "--scdoc");
 	struct out o;
 
 	for (int w = 0; w < WORKLOADS; w++)
 		tables[w] = &flow_option_table[w];
-	tables[WORKLOADS] = &nic_option_table;
 	out_init(&o, stdout, OUT_TEXT);
 	if (argc == 2 && !strcmp(argv[1], "--completion")) {
-		opt_completion(tables, WORKLOADS + 1, command_names(), &o);
+		opt_completion(tables, (size_t)count, command_names(), &o);
 		return STATUS_GOOD;
 	}
-	for (int w = 0; (argc == 2 || scdoc) && w <= WORKLOADS; w++) {
+	for (int w = 0; (argc == 2 || scdoc) && w < count; w++) {
 		if (strcmp(argv[argc - 1], tables[w]->command))
 			continue;
 		if (scdoc)
@@ -29,6 +30,6 @@ int cmd_help(int argc, char **argv)
 			opt_help(tables[w], &o);
 		return STATUS_GOOD;
 	}
-	log_error("usage: weir help stream|rr|crr|nic");
+	log_error("usage: weir help stream|rr|crr|nic|counters");
 	return STATUS_USAGE;
 }

@@ -19,6 +19,7 @@ static const struct {
 	{ "rr", cmd_rr, "request/response latency and rate on open connections" },
 	{ "crr", cmd_crr, "connect/request/response: a connection for each transaction" },
 	{ "nic", cmd_nic, "show, prepare and restore the settings of network interfaces" },
+	{ "counters", cmd_counters, "what this host counts, what moved, and what it means" },
 	{ "demo", cmd_demo, "all of them on this machine, in a few seconds" },
 	{ "help", cmd_help, "the options of a command" },
 };

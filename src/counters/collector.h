@@ -10,7 +10,7 @@
  * again and allocates nothing, unless there are counters that were not there before. A source that
  * is not there is silent; one that fails is a problem of the snapshot, and does not stop the others.
  * All is read below the root of sys/path.h; what the kernel tells by system calls alone (ethtool, netlink,
- * NVML) is left out below a replaced root, or read from what collector_record() wrote there.
+ * NVML) is read below a replaced root from what collector_record() wrote there.
  */
 #ifndef WEIR_COUNTERS_COLLECTOR_H
 #define WEIR_COUNTERS_COLLECTOR_H
@@ -30,15 +30,14 @@ int collector_open(struct collector **c, const struct collector_options *options
 int collector_read(struct collector *c, struct snapshot *s, struct err *e);
 void collector_close(struct collector *c); /* NULL is left alone */
 
-/* The sources there are, for --help and weir counters list; ends in NULL. */
+/* The sources there are, for --help and weir counters list; ends in NULL. Static. */
 struct collector_source {
 	const char *name, *about;
 };
-extern const struct collector_source collector_sources[];
+const struct collector_source *collector_sources(void);
 
-/* Copy all raw files that the collector reads into a directory, which may then stand for the root:
- * WEIR_SYSROOT=DIR weir counters snap. The answers of system calls become files below DIR/weir. */
-int collector_record(
-	struct collector *c, const char *dir, struct problems *problems, struct err *e);
+/* A reading that also copies all raw files it reads into a directory, which may then stand for the
+ * root: WEIR_SYSROOT=DIR weir counters snap. The answers of system calls become files in DIR/weir. */
+int collector_record(struct collector *c, struct snapshot *s, const char *dir, struct err *e);
 
 #endif

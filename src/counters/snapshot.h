@@ -75,8 +75,9 @@ void snapshot_free(struct snapshot *s); /* one of all zeros is left alone */
  * a Cassini-1. Without jansson JSON is refused with -ENOTSUP and words that say so. */
 enum snapshot_form {
 	SNAPSHOT_WEIR,	   /* schema/counters-1.json */
-	SNAPSHOT_NET_PROF, /* a JSON list; only cxi counters have a place in it */
-	SNAPSHOT_DUMP,	   /* lines of value@time: read, never written */
+	SNAPSHOT_NET_PROF, /* JSON: "meta" and "counters"; only cxi counters have a place in it */
+	SNAPSHOT_NET_PROF_LIST, /* the list alone, as its older versions have it */
+	SNAPSHOT_DUMP,		/* lines of value@time: read, never written */
 };
 int snapshot_load(struct snapshot *s, const char *path, const char *names, struct err *e);
 /* The same from memory; label stands for the path in words. text need not end in NUL. */
