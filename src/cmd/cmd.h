@@ -18,6 +18,7 @@ int cmd_rr(int argc, char **argv);
 int cmd_crr(int argc, char **argv);
 int cmd_nic(int argc, char **argv);
 int cmd_counters(int argc, char **argv);
+int cmd_run(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 /* weir alone: what this host looks like, and what to try next. */
@@ -28,6 +29,9 @@ extern const struct opt_table nic_option_table;
 
 /* counters.c */
 extern const struct opt_table counters_option_table;
+
+/* run.c */
+extern const struct opt_table run_option_table;
 
 /* main.c: all commands, ends in NULL. */
 const char *const *command_names(void);

@@ -20,6 +20,7 @@ static const struct {
 	{ "crr", cmd_crr, "connect/request/response: a connection for each transaction" },
 	{ "nic", cmd_nic, "show, prepare and restore the settings of network interfaces" },
 	{ "counters", cmd_counters, "what this host counts, what moved, and what it means" },
+	{ "run", cmd_run, "a command, and which counters moved meanwhile" },
 	{ "demo", cmd_demo, "all of them on this machine, in a few seconds" },
 	{ "help", cmd_help, "the options of a command" },
 };

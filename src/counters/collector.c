@@ -17,14 +17,21 @@
 
 static const struct source *const sources[] = {
 	&source_cxi,
+	&source_ethtool,
+	&source_ethtool_std,
+	&source_queue,
+	&source_page_pool,
 	&source_netdev,
+	&source_qdisc,
 	&source_infiniband,
+	&source_tcp,
 	&source_snmp,
 	&source_netstat,
 	&source_snmp6,
 	&source_softnet,
 	&source_interrupts,
 	&source_pcie,
+	&source_nvml,
 };
 #define SOURCES (sizeof(sources) / sizeof(sources[0]))
 
@@ -100,7 +107,9 @@ int collector_open(struct collector **out, const struct collector_options *optio
 	if (options && options->sources)
 		c->options.sources = c->source_list = strdup(options->sources);
 	for (size_t i = 0; i < SOURCES; i++)
-		c->wanted[i] = !c->source_list;
+		c->wanted[i] =
+			!c->source_list && (!options || !options->without ||
+						   strcmp(sources[i]->name, options->without));
 	if (c->source_list)
 		ret = choose(c, e);
 	if (ret)
@@ -193,7 +202,7 @@ uint32_t reader_index(struct reader *r, const char *object, const char *name)
 		return r->cursor++;
 	index = catalog_find(c, r->source, object, name);
 	if (index == CATALOG_NONE) {
-		known_classify(&counter);
+		counter_classify(&counter);
 		r->ret = catalog_add(c, &counter, &index, r->e);
 	}
 	if (!r->ret)

@@ -19,6 +19,7 @@
 
 struct collector_options {
 	const char *sources; /* names with commas between them; NULL: all */
+	const char *without; /* all but this one; NULL: all */
 	const char *objects; /* only NICs and devices that match one of these globs; NULL: all */
 	const char *cxi;     /* instead of /sys/class/cxi: a directory that holds cxi*, or one NIC's
 				telemetry directory; as it is, not below the root */

@@ -68,7 +68,7 @@ static int dump_line(const struct reading_file *f, const char *line, size_t leng
 	time_ns = parse_seconds(line + at + 1, length - at - 1);
 	snprintf(object, sizeof(object), "cxi%zu", interface);
 	counter.object = object;
-	known_classify(&counter);
+	counter_classify(&counter);
 	if (time_ns && (!f->s->taken_ns || time_ns < f->s->taken_ns))
 		f->s->taken_ns = time_ns;
 	return snapshot_put(f->s, &counter, value, time_ns, e);

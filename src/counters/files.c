@@ -210,6 +210,12 @@ static bool parse_file(enum file_form form, const char *text, size_t length, boo
 	at = parse_number(text, length, allow_sign, value);
 	if (!at)
 		return false;
+	if (form == FILE_NUMBER && length > 2 && length < 19 && !strncmp(text, "0x", 2)) {
+		char *end;
+
+		*value = strtoull(text, &end, 16);
+		return end == text + length;
+	}
 	if (form == FILE_NUMBER)
 		return at == length;
 	if (at == length || text[at] != '@')

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "counters/known.h"
 #include "counters/read.h"
+#include "counters/result.h"
 #include "counters/slice.h"
 
 static bool key_is(struct slice key, const char *name)
@@ -148,7 +149,7 @@ static int net_prof_counter(const struct reading_file *f, struct slice slice, st
 	} else {
 		snprintf(object, sizeof(object), "cxi%llu", (unsigned long long)interface - 1);
 		c.object = object;
-		known_classify(&c);
+		counter_classify(&c);
 		time_ns = seconds_ns(json_object_get(json, "timestamp"));
 		if (time_ns && (!f->s->taken_ns || time_ns < f->s->taken_ns))
 			f->s->taken_ns = time_ns;
@@ -272,16 +273,8 @@ static bool row_of(struct row *r, const json_t *json)
 	return true;
 }
 
-struct load {
-	struct difference *d;
-	struct findings *findings;
-	uint32_t room;
-	uint32_t *index; /* of each row's counter: the catalog moves while it grows */
-	const char *label;
-};
-
-static int load_row(
-	struct load *l, const char *source, const char *object, const json_t *json, struct err *e)
+static int load_row(struct counters_result *r, const char *label, const char *source,
+	const char *object, const json_t *json, struct err *e)
 {
 	struct counter c = { .source = source,
 		.object = object,
@@ -290,33 +283,18 @@ static int load_row(
 	int kind = kind_of(text_of(json_object_get(json, "kind")));
 	uint64_t bits = count_of(json_object_get(json, "bits"));
 	struct row row = { 0 };
-	struct row *rows;
-	uint32_t *index;
 
 	if (!source || !object || !c.name || kind < 0 || bits < 1 || bits > 64 ||
 		!row_of(&row, json))
-		return err_set(e, EINVAL, "%s: a row of the difference is broken: %.60s", l->label,
+		return err_set(e, EINVAL, "%s: a row of the difference is broken: %.60s", label,
 			c.name ? c.name : "no name");
 	c.kind = (uint8_t)kind;
 	c.bits = (uint8_t)bits;
-	if (l->d->count == l->room) {
-		uint32_t room = l->room ? l->room * 2 : 512;
-
-		rows = reallocarray(l->d->row, room, sizeof(*rows));
-		if (rows)
-			l->d->row = rows;
-		index = reallocarray(l->index, room, sizeof(*index));
-		if (index)
-			l->index = index;
-		if (!rows || !index)
-			return err_set(e, ENOMEM, "no memory for a difference");
-		l->room = room;
-	}
-	l->d->row[l->d->count] = row;
-	return catalog_add(l->d->owned, &c, &l->index[l->d->count++], e);
+	return counters_result_add(r, &c, &row, e);
 }
 
-static int load_objects(struct load *l, const json_t *objects, struct err *e)
+static int load_objects(
+	struct counters_result *r, const char *label, const json_t *objects, struct err *e)
 {
 	const json_t *object, *row;
 	size_t i, k;
@@ -329,13 +307,11 @@ static int load_objects(struct load *l, const json_t *objects, struct err *e)
 
 		json_array_foreach(json_object_get(object, "rows"), k, row)
 		{
-			ret = load_row(l, source, name, row, e);
+			ret = load_row(r, label, source, name, row, e);
 			if (ret)
 				return ret;
 		}
 	}
-	for (uint32_t n = 0; n < l->d->count; n++)
-		l->d->row[n].counter = &l->d->owned->counter[l->index[n]];
 	return 0;
 }
 
@@ -393,39 +369,27 @@ static int load_findings(struct findings *findings, const json_t *list, struct e
 	return ret;
 }
 
-static int by_row(const void *left, const void *right)
+static int load_difference(
+	struct counters_result *r, const char *label, const json_t *json, struct err *e)
 {
-	return counter_compare(
-		((const struct row *)left)->counter, ((const struct row *)right)->counter);
-}
-
-static int load_difference(struct load *l, const json_t *json, struct err *e)
-{
-	struct difference *d = l->d;
+	struct difference *d = &r->difference;
 	int ret;
 
-	d->owned = malloc(sizeof(*d->owned));
-	if (!d->owned)
-		return err_set(e, ENOMEM, "no memory for a difference");
-	catalog_init(d->owned);
 	copy_text(d->host, sizeof(d->host), json_object_get(json, "host"));
 	d->before_ns = count_of(json_object_get(json, "before_ns"));
 	d->after_ns = count_of(json_object_get(json, "after_ns"));
 	d->seconds = json_number_value(json_object_get(json, "seconds"));
-	ret = load_objects(l, json_object_get(json, "objects"), e);
+	ret = load_objects(r, label, json_object_get(json, "objects"), e);
+	if (!ret)
+		ret = counters_result_finish(r, e);
 	if (ret)
 		return ret;
-	if (d->count)
-		qsort(d->row, d->count, sizeof(*d->row), by_row);
-	ret = difference_index(d, e);
 	/* What the file leaves out stayed the same. */
 	d->states[ROW_SAME] =
 		(uint32_t)count_of(json_object_get(json_object_get(json, "totals"), "same"));
-	if (ret || !l->findings)
-		return ret;
-	l->findings->rules = (uint32_t)count_of(json_object_get(json, "rules"));
-	l->findings->skipped = (uint32_t)count_of(json_object_get(json, "rules_skipped"));
-	return load_findings(l->findings, json_object_get(json, "findings"), e);
+	r->findings.rules = (uint32_t)count_of(json_object_get(json, "rules"));
+	r->findings.skipped = (uint32_t)count_of(json_object_get(json, "rules_skipped"));
+	return load_findings(&r->findings, json_object_get(json, "findings"), e);
 }
 
 /* A difference itself, or the one that a record holds. */
@@ -446,7 +410,7 @@ static const json_t *difference_in(const json_t *json, const char *end)
 int json_difference_parse(struct difference *d, struct findings *findings, const char *text,
 	size_t length, const char *label, const char *end, struct err *e)
 {
-	struct load l = { .d = d, .findings = findings, .label = label };
+	struct counters_result *r;
 	const json_t *inner;
 	json_error_t error;
 	json_t *json;
@@ -456,17 +420,22 @@ int json_difference_parse(struct difference *d, struct findings *findings, const
 	if (!json)
 		return err_set(e, EINVAL, "%s:%d: %s", label, error.line, error.text);
 	inner = difference_in(json, end);
-	if (inner)
-		ret = load_difference(&l, inner, e);
-	else
+	ret = counters_result_new(&r, e);
+	if (!ret && inner)
+		ret = load_difference(r, label, inner, e);
+	else if (!ret)
 		ret = err_set(e, ENOENT, "%s holds no difference of counters%s", label,
 			json_object_get(json, "local") ? ": run with --counters" : "");
 	json_decref(json);
-	free(l.index);
-	if (!ret)
-		return 0;
-	difference_free(d);
-	if (findings)
-		findings_free(findings);
+	if (!ret) {
+		/* Handed over. */
+		*d = r->difference;
+		r->difference = (struct difference){ 0 };
+		if (findings) {
+			*findings = r->findings;
+			r->findings = (struct findings){ 0 };
+		}
+	}
+	counters_result_free(r);
 	return ret;
 }

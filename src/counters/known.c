@@ -219,7 +219,7 @@ static void ready(void)
 	pthread_once(&once, learn);
 }
 
-void known_classify(struct counter *counter)
+void counter_classify(struct counter *counter)
 {
 	const struct cxi_item *item;
 

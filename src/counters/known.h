@@ -3,7 +3,7 @@
  *
  *	struct counter c = { .source = "cxi", .object = "cxi0", .name = file_name };
  *
- *	known_classify(&c);	fills kind, bits and unit
+ *	counter_classify(&c);	fills kind, bits and unit (counter.h)
  *
  * All is static once the first caller has it. Thread-safe.
  */
@@ -11,8 +11,6 @@
 #define WEIR_COUNTERS_KNOWN_H
 
 #include "counters/counter.h"
-
-void known_classify(struct counter *counter);
 
 /* The built-in names of a Cassini-1 in the order of a text dump: a shell's, which looks at '_' last. */
 #define KNOWN_CXI_NAMES 1890

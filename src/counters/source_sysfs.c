@@ -137,7 +137,8 @@ const struct source source_cxi = {
 static void netdev_read(struct reader *r, void **state)
 {
 	static const char *const more[] = { "carrier_changes", "carrier_up_count",
-		"carrier_down_count", NULL };
+		"carrier_down_count", "mtu", "speed", NULL };
+	static const char *const ids[] = { "vendor", "device", NULL };
 	struct files *f = files_of(r, state, FILE_NUMBER);
 	char directory[PATH_MAX];
 	struct sys_names nics;
@@ -153,6 +154,9 @@ static void netdev_read(struct reader *r, void **state)
 		add(f, r, nic, "", directory, true);
 		snprintf(directory, sizeof(directory), "/sys/class/net/%s", nic);
 		files_add(f, r, nic, "", directory, true, more);
+		/* What its siblings have in common. */
+		snprintf(directory, sizeof(directory), "/sys/class/net/%s/device", nic);
+		files_add(f, r, nic, "pci.", directory, true, ids);
 	}
 	sys_names_free(&nics);
 	if (!r->ret)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "counters/result.h"
 #include "flow/device.h"
 
 #define FLOWS_MAX     100000u
@@ -162,6 +163,7 @@ void result_free(struct end_result *r)
 	free(r->intervals);
 	free(r->flows);
 	free(r->facts);
+	counters_result_free(r->counters);
 	memset(r, 0, sizeof(*r));
 }
 
@@ -236,6 +238,8 @@ char *result_encode(const struct end_result *r, size_t *length, struct err *e)
 		ret = encode_hist(f, "service", r->service);
 	for (size_t i = 0; r->facts && i < r->facts->count; i++)
 		fprintf(f, "fact %s %s\n", r->facts->fact[i].name, r->facts->fact[i].value);
+	if (r->counters)
+		counters_result_encode(r->counters, f);
 	if (fclose(f) || ret)
 		goto no_memory;
 	return text;
@@ -374,7 +378,12 @@ int result_decode(struct end_result *r, char *text, struct err *e)
 			ret = decode_hist(&r->service, line, e);
 		else if (!strcmp(kind, "fact"))
 			ret = decode_fact(r, line, e);
+		else
+			ret = counters_result_decode(&r->counters, kind, line, e);
+		ret = ret > 0 ? 0 : ret;
 	}
+	if (!ret)
+		ret = counters_result_finish(r->counters, e);
 	if (r->memory > MEMORY_CUDA || r->rx_path > DEVICE_STAGED || r->tx_path > DEVICE_STAGED)
 		r->memory = r->rx_path = r->tx_path = 0;
 	// NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): decode_hist() has filled it

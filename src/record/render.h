@@ -8,6 +8,8 @@
 
 void table_emit(const struct record *rec, const struct figures *f, struct out *o);
 void table_emit_series(const struct record *rec, const struct figures *f, struct out *o);
+/* With --counters: what each end's counters mean. */
+void table_emit_counters(const struct record *rec, struct out *o);
 /* "35 us"; returns buf. */
 char *table_rtt(char buf[UNITS_TEXT], double rtt_us);
 void json_emit(const struct record *rec, const struct figures *f, struct out *o);

@@ -377,4 +377,5 @@ void table_emit(const struct record *rec, const struct figures *f, struct out *o
 	if (f->client || f->server)
 		emit_figures(rec, f, o);
 	findings_emit(rec, o);
+	table_emit_counters(rec, o);
 }
