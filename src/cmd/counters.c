@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "cmd/counters.h"
 #include "counters/collector.h"
 #include "counters/difference.h"
 #include "counters/finding.h"
@@ -15,7 +16,8 @@
 struct counters_options {
 	const char *source, *object, *cxi, *tree, *names, *rules, *out;
 	int form;
-	int64_t most;
+	int64_t most, count;
+	uint64_t interval;
 	bool all, check, json, help;
 };
 
@@ -79,12 +81,30 @@ static const struct opt opts[] = {
 		.help = "rows of each object, the largest first; 0 is all" },
 	{ .name = "all",
 		OPT_FIELD(OPT_BOOL, struct counters_options, all),
-		.only = ACT_DIFF,
+		.only = ACT_DIFF | ACT_WATCH,
 		.help = "also counters that did not move" },
 	{ .name = "check",
 		OPT_FIELD(OPT_BOOL, struct counters_options, check),
 		.only = ACT_DIFF,
 		.help = "exit with 3 when something was found that is more than a note" },
+	{ .name = "interval",
+		OPT_FIELD(OPT_DURATION, struct counters_options, interval),
+		.arg = "TIME",
+		.initial = "1s",
+		.unit = "s",
+		.min = 1e7,
+		.max = 3.6e12,
+		.section = "watch",
+		.only = ACT_WATCH,
+		.help = "between two readings" },
+	{ .name = "count",
+		OPT_FIELD(OPT_INT, struct counters_options, count),
+		.arg = "N",
+		.initial = "0",
+		.min = 0,
+		.max = 1e9,
+		.only = ACT_WATCH,
+		.help = "end after N readings; 0 is never" },
 	{ .name = "json",
 		OPT_FIELD(OPT_BOOL, struct counters_options, json),
 		.section = "all",
@@ -251,6 +271,19 @@ static int diff(const char *const path[2], const struct counters_options *o, str
 	return ret;
 }
 
+static int watch(const struct counters_options *o, struct out *out, struct err *e)
+{
+	struct collector *c;
+	int ret;
+
+	ret = open_collector(&c, o, e);
+	if (ret)
+		return ret;
+	ret = counters_watch(c, o->interval, (uint64_t)o->count, o->all, out, e);
+	collector_close(c);
+	return ret;
+}
+
 static int parse(int argc, char **argv, struct counters_options *o, unsigned int *act,
 	const char *operand[4], int *count, struct err *e)
 {
@@ -313,7 +346,7 @@ int cmd_counters(int argc, char **argv)
 	else if (act == ACT_DIFF)
 		ret = diff(operand + 1, &o, &out, &grave, &e);
 	else
-		ret = err_set(&e, ENOSYS, "watch is to come");
+		ret = watch(&o, &out, &e);
 	if (!ret)
 		ret = out_finish(&out, &e);
 	if (ret) {

@@ -2,6 +2,7 @@
 /* weir run -- COMMAND: a command between two snapshots of all counters. It keeps its input, output and
  * exit status; what weir has to say goes to stderr, or into a file. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -91,7 +92,8 @@ struct command {
 	struct difference difference;
 	struct findings findings;
 	uint64_t started_wall_ns, took_ns;
-	int status; /* as of waitpid() */
+	int status;   /* as of waitpid() */
+	bool started; /* it came to be */
 };
 
 /* What is sent to weir is for the command. */
@@ -122,16 +124,29 @@ static void hand_on(int signals, pid_t child)
 	}
 }
 
+/* A pipe that closes by itself when the command is there: what comes through it is why it is not. */
 static pid_t start(struct command *c, const sigset_t *mask)
 {
-	pid_t child = fork();
+	int why[2], code = 0;
+	pid_t child;
 
-	if (child)
-		return child;
-	sigprocmask(SIG_SETMASK, mask, NULL);
-	execvp(c->argv[0], c->argv);
-	log_error("cannot run %s: %s", c->argv[0], strerror(errno));
-	_exit(errno == ENOENT ? NOT_FOUND : NOT_STARTED);
+	if (pipe2(why, O_CLOEXEC))
+		return -1;
+	child = fork();
+	if (!child) {
+		sigprocmask(SIG_SETMASK, mask, NULL);
+		execvp(c->argv[0], c->argv);
+		code = errno;
+		if (write(why[1], &code, sizeof(code)) != sizeof(code))
+			_exit(NOT_STARTED);
+		_exit(code == ENOENT ? NOT_FOUND : NOT_STARTED);
+	}
+	close(why[1]);
+	c->started = child > 0 && read(why[0], &code, sizeof(code)) <= 0;
+	close(why[0]);
+	if (child > 0 && !c->started)
+		log_error("cannot run %s: %s", c->argv[0], strerror(code));
+	return child;
 }
 
 static int run_command(struct command *c, struct err *e)
@@ -266,6 +281,8 @@ static int run_between(struct command *c, const struct rules *rules)
 		log_error_err(&e);
 		return NOT_STARTED;
 	}
+	if (!c->started)
+		return WEXITSTATUS(c->status);
 	if (!ret && explain(c, rules, &e)) {
 		log_error_err(&e);
 		if (WIFEXITED(c->status) && !WEXITSTATUS(c->status))

@@ -200,11 +200,9 @@ uint32_t reader_index(struct reader *r, const char *object, const char *name)
 		!strcmp(c->counter[r->cursor].object, object) &&
 		!strcmp(c->counter[r->cursor].source, r->source))
 		return r->cursor++;
-	index = catalog_find(c, r->source, object, name);
-	if (index == CATALOG_NONE) {
-		counter_classify(&counter);
-		r->ret = catalog_add(c, &counter, &index, r->e);
-	}
+	/* New, or out of its usual order: the catalog knows. */
+	counter_classify(&counter);
+	r->ret = catalog_add(c, &counter, &index, r->e);
 	if (!r->ret)
 		r->ret = snapshot_reserve(r->s, r->e);
 	r->cursor = index + 1;

@@ -117,6 +117,12 @@ static const char *texts_keep(struct text_table *t, const char *given)
 	return kept;
 }
 
+/* Most have much in common with the one before. */
+static const char *texts_like(struct text_table *t, const char *given, const char *last)
+{
+	return last && !strcmp(given, last) ? last : texts_keep(t, given);
+}
+
 /* Counters: an open hash of indexes. */
 
 static bool is_it(const struct counter *c, const char *source, const char *object, const char *name)
@@ -151,7 +157,7 @@ static void slot_put(
 
 static int catalog_grow(struct catalog *c)
 {
-	uint32_t room = c->room ? c->room * 2 : 512, slot_count = room * 2;
+	uint32_t room = c->room ? c->room * 2 : 1024, slot_count = room * 2;
 	struct counter *counter = reallocarray(c->counter, room, sizeof(*counter));
 	uint32_t *slot;
 
@@ -172,11 +178,12 @@ static int catalog_grow(struct catalog *c)
 
 int catalog_add(struct catalog *c, const struct counter *counter, uint32_t *index, struct err *e)
 {
+	const struct counter *last = c->count ? &c->counter[c->count - 1] : &(struct counter){ 0 };
 	struct counter kept = {
-		.source = texts_keep(&c->texts, counter->source),
-		.object = texts_keep(&c->texts, counter->object),
+		.source = texts_like(&c->texts, counter->source, last->source),
+		.object = texts_like(&c->texts, counter->object, last->object),
 		.name = texts_keep(&c->texts, counter->name),
-		.unit = texts_keep(&c->texts, counter->unit ? counter->unit : ""),
+		.unit = texts_like(&c->texts, counter->unit ? counter->unit : "", last->unit),
 		.kind = counter->kind,
 		.bits = counter->bits ? counter->bits : 64,
 	};
@@ -225,14 +232,18 @@ static int natural_compare(const char *a, const char *b)
 	return *a ? 1 : *b ? -1 : 0;
 }
 
+int counter_compare_objects(const char *a, const char *b)
+{
+	int order = natural_compare(a, b);
+
+	return order ? order : strcmp(a, b);
+}
+
 int counter_compare(const struct counter *a, const struct counter *b)
 {
 	int order = a->source == b->source ? 0 : strcmp(a->source, b->source);
 
-	if (!order && a->object != b->object) {
-		order = natural_compare(a->object, b->object);
-		if (!order)
-			order = strcmp(a->object, b->object);
-	}
+	if (!order && a->object != b->object)
+		order = counter_compare_objects(a->object, b->object);
 	return order ? order : strcmp(a->name, b->name);
 }

@@ -80,6 +80,9 @@ uint32_t catalog_find(
 /* Order for people: by source, then by object ("eth2" before "eth10"), then by name. As qsort's. */
 int counter_compare(const struct counter *a, const struct counter *b);
 
+/* The same of two objects of one source. */
+int counter_compare_objects(const char *a, const char *b);
+
 /* Kind, width and unit by its source and name, as far as known.txt knows them. */
 void counter_classify(struct counter *counter);
 

@@ -231,15 +231,23 @@ int expression_parse(struct expression *x, char *text, struct rules *rules, cons
 
 /* Asking. */
 
-/* The object itself, a part of it ("eth0/rx-3", "eth0 (0000:06:00.0)"), or the host. */
-static bool is_related(const char *object, const char *other)
+/* The first object of a difference at or after this one, by their order. */
+static uint32_t object_from(const struct difference *d, const char *source, const char *object)
 {
-	size_t length = strlen(object);
+	uint32_t low = 0, high = d->object_count;
 
-	if (!strcmp(other, "host"))
-		return true;
-	return !strncmp(other, object, length) &&
-	       (!other[length] || other[length] == '/' || other[length] == ' ');
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		int order = strcmp(d->object[middle].source, source);
+
+		if (!order)
+			order = counter_compare_objects(d->object[middle].object, object);
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
 static void use_row(struct rule_place *p, const struct row *r)
@@ -329,22 +337,40 @@ static void gather_row(const struct row *r, void *context)
 		use_row(g->p, r);
 }
 
+/* What belongs to an object in another source: itself, a part of it ("eth0/rx-3", "eth0 (0000:06:00.0)"),
+ * which come right after it, or the host. */
+static uint32_t gather_related(struct gather *g, const struct difference *d, const char *source,
+	const char *object, const char *pattern)
+{
+	uint32_t i = object_from(d, source, object), found = 0;
+	size_t length = strlen(object);
+
+	for (; i < d->object_count && !strcmp(d->object[i].source, source); i++) {
+		const char *other = d->object[i].object;
+
+		if (strncmp(other, object, length))
+			break;
+		if (!other[length] || other[length] == '/' || other[length] == ' ')
+			found += each_row(d, &d->object[i], pattern, gather_row, g);
+	}
+	i = object_from(d, source, "host");
+	if (i < d->object_count && !strcmp(d->object[i].source, source) &&
+		!strcmp(d->object[i].object, "host"))
+		found += each_row(d, &d->object[i], pattern, gather_row, g);
+	return found;
+}
+
 /* One alternative: "name", or "source:name" of whatever belongs to the object. */
 static uint32_t gather_one(struct gather *g, const struct difference *d,
 	const struct difference_object *at, const char *pattern)
 {
 	const char *colon = strchr(pattern, ':');
 	char source[32];
-	uint32_t found = 0;
 
 	if (!colon)
 		return each_row(d, at, pattern, gather_row, g);
 	snprintf(source, sizeof(source), "%.*s", (int)(colon - pattern), pattern);
-	for (uint32_t i = 0; i < d->object_count; i++)
-		if (!strcmp(d->object[i].source, source) &&
-			is_related(at->object, d->object[i].object))
-			found += each_row(d, &d->object[i], colon + 1, gather_row, g);
-	return found;
+	return gather_related(g, d, source, at->object, colon + 1);
 }
 
 /* "a|b": the first of them that there is. */
@@ -411,7 +437,8 @@ static double outlier(struct rule_place *p, const char *text)
 	uint32_t count = 0;
 
 	snprintf(pattern, sizeof(pattern), "%.*s", (int)strcspn(text, "; "), text);
-	if (!gather_first(&own, p->d, p->at, pattern)) {
+	class = class ? class + 1 : NULL;
+	if (!gather_first(&own, p->d, p->at, pattern) || !same_class(p->d, p->at, p->at, class)) {
 		p->missing = true;
 		return 0;
 	}
@@ -419,8 +446,7 @@ static double outlier(struct rule_place *p, const char *text)
 		const struct difference_object *o = &p->d->object[i];
 		struct gather g = { .op = NODE_DELTA };
 
-		if (strcmp(o->source, p->at->source) ||
-			!same_class(p->d, p->at, o, class ? class + 1 : NULL))
+		if (strcmp(o->source, p->at->source) || !same_class(p->d, p->at, o, class))
 			continue;
 		if (gather_first(&g, p->d, o, pattern))
 			all[count++] = g.value;

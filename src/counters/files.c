@@ -4,17 +4,20 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "counters/emit.h"
 #include "counters/source.h"
 #include "sys/path.h"
 
-#define VALUE_BYTES 128
+#define VALUE_BYTES 62
 
 struct counter_file {
 	int fd; /* -1: opened for each reading */
@@ -27,13 +30,21 @@ struct counter_dir {
 	bool below_root;
 	uint32_t hash; /* of the path */
 	uint32_t first, count;
-	char *names; /* NUL between them */
+	_Atomic bool done; /* its files were read this time */
+	char *names;	   /* NUL between them */
 };
 
 struct files {
 	enum file_form form;
+	struct raw_file {    /* what was read of each file: by threads, then looked at by one */
+		int16_t got; /* bytes, or -errno; -ENODEV: the directory has gone */
+		char text[VALUE_BYTES];
+	} * raw;
+	_Atomic uint32_t next_dir;
+	_Atomic int descriptors;
 	struct counter_dir *dir;
 	uint32_t dir_count, dir_room;
+	uint32_t *slot; /* hash of the paths: index + 1, 0 is free; twice as many as dir_room */
 	struct counter_file *file;
 	uint32_t count, room;
 };
@@ -61,7 +72,9 @@ void files_free(struct files *f)
 		free(f->dir[i].names);
 	}
 	free(f->dir);
+	free(f->slot);
 	free(f->file);
+	free(f->raw);
 	free(f);
 }
 
@@ -88,24 +101,49 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+static void slot_put(struct files *f, uint32_t index)
+{
+	uint32_t mask = f->dir_room * 2 - 1, at = f->dir[index].hash & mask;
+
+	while (f->slot[at])
+		at = (at + 1) & mask;
+	f->slot[at] = index + 1;
+}
+
 static int files_reserve(struct files *f, uint32_t more)
 {
+	uint32_t room = f->count + more > f->room * 2 ? f->count + more : f->room * 2;
 	struct counter_file *file;
 	struct counter_dir *dir;
+	struct raw_file *raw;
 
 	if (f->count + more > f->room) {
-		file = reallocarray(f->file, (size_t)f->count + more, sizeof(*file));
-		if (!file)
+		file = reallocarray(f->file, room, sizeof(*file));
+		if (file)
+			f->file = file;
+		raw = reallocarray(f->raw, room, sizeof(*raw));
+		if (raw)
+			f->raw = raw;
+		if (!file || !raw)
 			return -ENOMEM;
-		f->file = file;
-		f->room = f->count + more;
+		f->room = room;
 	}
 	if (f->dir_count == f->dir_room) {
-		dir = reallocarray(f->dir, f->dir_room ? f->dir_room * 2 : 16, sizeof(*dir));
-		if (!dir)
+		uint32_t dir_room = f->dir_room ? f->dir_room * 2 : 16;
+		uint32_t *slot = calloc(dir_room, 2 * sizeof(*slot));
+
+		dir = reallocarray(f->dir, dir_room, sizeof(*dir));
+		if (dir)
+			f->dir = dir;
+		if (!dir || !slot) {
+			free(slot);
 			return -ENOMEM;
-		f->dir = dir;
-		f->dir_room = f->dir_room ? f->dir_room * 2 : 16;
+		}
+		free(f->slot);
+		f->slot = slot;
+		f->dir_room = dir_room;
+		for (uint32_t i = 0; i < f->dir_count; i++)
+			slot_put(f, i);
 	}
 	return 0;
 }
@@ -155,8 +193,10 @@ static uint32_t hash_path(const char *path)
 
 static bool is_there(const struct files *f, const char *directory, uint32_t hash)
 {
-	for (uint32_t i = 0; i < f->dir_count; i++)
-		if (f->dir[i].hash == hash && !strcmp(f->dir[i].path, directory))
+	uint32_t mask = f->dir_room * 2 - 1;
+
+	for (uint32_t at = hash & mask; f->slot && f->slot[at]; at = (at + 1) & mask)
+		if (!strcmp(f->dir[f->slot[at] - 1].path, directory))
 			return true;
 	return false;
 }
@@ -190,6 +230,8 @@ int files_add(struct files *f, struct reader *r, const char *object, const char 
 		ret = dir_learn(f, d, entry, count, only);
 		if (ret)
 			d->count = 0;
+		else
+			slot_put(f, f->dir_count - 1);
 	}
 	for (int i = 0; i < count; i++)
 		free(entry[i]);
@@ -224,22 +266,21 @@ static bool parse_file(enum file_form form, const char *text, size_t length, boo
 	return true;
 }
 
-static ssize_t read_once(int fd, char text[VALUE_BYTES])
+static ssize_t read_once(int fd, char *text, size_t size)
 {
 	ssize_t got;
 
 	do
-		got = pread(fd, text, VALUE_BYTES, 0);
+		got = pread(fd, text, size, 0);
 	while (got < 0 && errno == EINTR);
 	return got < 0 ? -errno : got;
 }
 
 /* One file, by its descriptor or by its name in the directory that is open. */
-static ssize_t file_bytes(struct counter_file *file, const struct counter_dir *d, int dir_fd,
-	struct reader *r, char text[VALUE_BYTES], struct timespec *changed)
+static ssize_t file_bytes(struct files *f, struct counter_file *file, const struct counter_dir *d,
+	int dir_fd, char *text, size_t size)
 {
 	int fd = file->fd, flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	struct stat st;
 	ssize_t got;
 
 	if (fd < 0) {
@@ -247,53 +288,134 @@ static ssize_t file_bytes(struct counter_file *file, const struct counter_dir *d
 		if (fd < 0)
 			return -errno;
 	}
-	got = read_once(fd, text);
-	/* A recording's file has the time of its reading. */
-	if (!sys_is_live() && !fstat(fd, &st))
-		*changed = st.st_mtim;
-	if (got >= 0 && file->fd < 0 && r->descriptors > 0) {
+	got = read_once(fd, text, size);
+	if (got >= 0 && file->fd < 0 && atomic_fetch_sub(&f->descriptors, 1) > 0) {
 		file->fd = fd;
-		r->descriptors--;
 	} else if (file->fd < 0) {
+		if (got >= 0)
+			atomic_fetch_add(&f->descriptors, 1); /* there was none to take */
 		close(fd);
 	} else if (got < 0) {
 		close(fd); /* the device has gone: another may come by the same name */
 		file->fd = -1;
-		r->descriptors++;
+		atomic_fetch_add(&f->descriptors, 1);
 	}
 	return got;
+}
+
+/* The bytes of every file of a directory. */
+static void dir_bytes(struct files *f, struct counter_dir *d)
+{
+	int dir_fd = -1;
+
+	for (uint32_t i = d->first; i < d->first + d->count; i++) {
+		struct counter_file *file = &f->file[i];
+
+		if (file->fd < 0 && dir_fd == -1)
+			dir_fd = open_dir(d->path, d->below_root);
+		/* Gone: its counters are absent. */
+		f->raw[i].got = -ENODEV;
+		if (file->fd >= 0 || dir_fd >= 0)
+			f->raw[i].got = (int16_t)file_bytes(
+				f, file, d, dir_fd, f->raw[i].text, sizeof(f->raw[i].text));
+	}
+	if (dir_fd >= 0)
+		close(dir_fd);
+	atomic_store_explicit(&d->done, true, memory_order_release);
+}
+
+/* The next directory that nobody has taken; false when there is none. */
+static bool next_bytes(struct files *f)
+{
+	uint32_t next = atomic_fetch_add(&f->next_dir, 1);
+
+	if (next >= f->dir_count)
+		return false;
+	dir_bytes(f, &f->dir[next]);
+	return true;
+}
+
+static void *bytes_thread(void *argument)
+{
+	while (next_bytes(argument))
+		;
+	return NULL;
+}
+
+#define THREADS_MAX   8
+#define THREADS_FILES 4096 /* below this they are not worth their start */
+
+/* The kernel grows the table of descriptors by doubling, and where threads share it waits for all CPUs
+ * each time: once is enough, and before there are threads. */
+static void grow_descriptors(const struct files *f)
+{
+	int spare = atomic_load(&f->descriptors);
+	int most = spare > 0 && (uint32_t)spare > f->count ? (int)f->count : spare;
+	int fd = most > 0 ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, most) : -1;
+
+	if (fd >= 0)
+		close(fd);
 }
 
 static void say(struct reader *r, const struct counter_dir *d, const struct counter_file *file,
 	ssize_t got, const char *text)
 {
+	int shown = got > 0 ? (int)strcspn(text, "\n") : 0;
 	char where[PATH_MAX + 256];
 
 	snprintf(where, sizeof(where), "%s/%s", d->path, d->names + file->name);
 	if (got == VALUE_BYTES)
 		reader_problem(r, where, "longer than a number");
 	else if (got >= 0)
-		reader_problem(r, where, "not a number: \"%.*s\"",
-			(int)strcspn(text, "\n") > 40 ? 40 : (int)strcspn(text, "\n"), text);
+		reader_problem(r, where, "not a number: \"%.*s\"", shown > 40 ? 40 : shown, text);
 	else
 		reader_problem(r, where, "cannot read it: %s", strerror((int)-got));
 }
 
-static void file_read(struct files *f, struct counter_file *file, const struct counter_dir *d,
-	int dir_fd, struct reader *r)
+/* A recording's file has the time of its reading. */
+static uint64_t time_of(const struct counter_file *file, const struct counter_dir *d)
 {
-	struct timespec changed = { 0 };
-	char text[VALUE_BYTES + 1], path[PATH_MAX];
-	uint64_t value, time_ns = 0;
-	ssize_t got;
-	bool fine;
+	char path[PATH_MAX];
+	struct stat st;
+	int fd = file->fd;
+	bool known;
 
-	got = file_bytes(file, d, dir_fd, r, text, &changed);
-	if (got >= 0)
-		text[got] = '\0';
-	fine = got > 0 && got < VALUE_BYTES &&
-	       parse_file(f->form, text, (size_t)got, true, &value, &time_ns);
-	if (!fine) {
+	if (sys_is_live())
+		return clock_wall_ns();
+	snprintf(path, sizeof(path), "%s/%s", d->path, d->names + file->name);
+	if (fd < 0)
+		fd = sys_open("%s", path);
+	known = fd >= 0 && !fstat(fd, &st);
+	if (fd >= 0 && fd != file->fd)
+		close(fd);
+	return known ? clock_timespec_ns(st.st_mtim) : clock_wall_ns();
+}
+
+static uint32_t file_index(
+	const struct counter_file *file, const struct counter_dir *d, struct reader *r)
+{
+	const char *name = d->names + file->name;
+	char whole[COUNTER_TEXT];
+
+	if (!d->prefix[0])
+		return reader_index(r, d->object, name);
+	snprintf(whole, sizeof(whole), "%s%s", d->prefix, name);
+	return reader_index(r, d->object, whole);
+}
+
+static void file_take(struct files *f, uint32_t i, const struct counter_dir *d, struct reader *r)
+{
+	struct counter_file *file = &f->file[i];
+	char text[VALUE_BYTES + 1], path[PATH_MAX];
+	ssize_t got = f->raw[i].got;
+	uint64_t value, time_ns = 0;
+
+	if (got == -ENODEV)
+		return;
+	memcpy(text, f->raw[i].text, got > 0 ? (size_t)got : 0);
+	text[got > 0 ? got : 0] = '\0';
+	if (got <= 0 || got == VALUE_BYTES ||
+		!parse_file(f->form, text, (size_t)got, true, &value, &time_ns)) {
 		/* Drivers list counters that they do not have: reading them is refused. */
 		if (f->form == FILE_TELEMETRY || (got >= 0 && file->index != CATALOG_NONE))
 			say(r, d, file, got, text);
@@ -303,36 +425,60 @@ static void file_read(struct files *f, struct counter_file *file, const struct c
 		snprintf(path, sizeof(path), "%s/%s", d->path, d->names + file->name);
 		reader_record(r, path, text, (size_t)got);
 	}
-	if (file->index == CATALOG_NONE) {
-		char name[COUNTER_TEXT];
-
-		snprintf(name, sizeof(name), "%s%s", d->prefix, d->names + file->name);
-		file->index = reader_index(r, d->object, name);
-	}
+	if (file->index == CATALOG_NONE)
+		file->index = file_index(file, d, r);
+	/* Telemetry tells its own time. */
 	if (!time_ns)
-		time_ns = changed.tv_sec ? clock_timespec_ns(changed) : clock_wall_ns();
+		time_ns = time_of(file, d);
 	if (file->index != CATALOG_NONE)
 		reader_put_at(r, file->index, value, time_ns);
 }
 
+/* Most of the time goes to the kernel's opening and reading, which several CPUs do at once. How many
+ * threads help; the caller does its share. */
+static int start_threads(struct files *f, pthread_t thread[THREADS_MAX])
+{
+	struct cpus cpus;
+	int wanted = 0, started = 0;
+
+	atomic_store(&f->next_dir, 0);
+	for (uint32_t i = 0; i < f->dir_count; i++)
+		atomic_store_explicit(&f->dir[i].done, false, memory_order_relaxed);
+	if (f->count >= THREADS_FILES && f->dir_count > 1 && !cpus_allowed(&cpus, NULL))
+		wanted = cpus.count < THREADS_MAX ? cpus.count : THREADS_MAX;
+	if (wanted > 1)
+		grow_descriptors(f);
+	while (started + 1 < wanted && !pthread_create(&thread[started], NULL, bytes_thread, f))
+		started++;
+	return started;
+}
+
+static void dir_take(struct files *f, const struct counter_dir *d, struct reader *r)
+{
+	for (uint32_t i = 0; i < d->count && !r->ret; i++)
+		file_take(f, d->first + i, d, r);
+}
+
+/* Directories are looked at in their order, as soon as somebody has read them. */
 void files_read(struct files *f, struct reader *r)
 {
-	for (uint32_t i = 0; i < f->dir_count && !r->ret; i++) {
-		struct counter_dir *d = &f->dir[i];
-		int dir_fd = -1;
+	pthread_t thread[THREADS_MAX];
+	int threads;
 
-		for (uint32_t k = 0; k < d->count && !r->ret; k++) {
-			struct counter_file *file = &f->file[d->first + k];
-
-			if (file->fd < 0 && dir_fd == -1)
-				dir_fd = open_dir(d->path, d->below_root);
-			if (file->fd < 0 && dir_fd < 0)
-				break; /* gone: its counters are absent */
-			file_read(f, file, d, dir_fd, r);
+	atomic_store(&f->descriptors, r->descriptors);
+	threads = start_threads(f, thread);
+	for (uint32_t taken = 0; taken < f->dir_count;) {
+		if (atomic_load_explicit(&f->dir[taken].done, memory_order_acquire)) {
+			dir_take(f, &f->dir[taken++], r);
+		} else if (!next_bytes(f)) {
+			/* The others are at the last ones. */
+			while (threads)
+				pthread_join(thread[--threads], NULL);
 		}
-		if (dir_fd >= 0)
-			close(dir_fd);
 	}
+	while (threads)
+		pthread_join(thread[--threads], NULL);
+	r->descriptors = atomic_load(&f->descriptors);
 }
 
 size_t whole_file_read(struct whole_file *w, struct reader *r, const char *path)

@@ -25,7 +25,8 @@ struct known_line {
 struct cxi_item {
 	const char *name;
 	uint16_t number; /* in the order of a dump, 0: a Cassini-2's */
-	uint8_t gauge, bits;
+	uint8_t kind, bits;
+	const char *unit;
 };
 
 /* All of it is made once, of texts that are right: whoever changes them runs the tests. */
@@ -102,6 +103,29 @@ static void learn_line(char *text)
 	line_count++;
 }
 
+static void classify_by_lines(struct counter *counter)
+{
+	bool here = false;
+
+	for (size_t i = 0; i < line_count; i++) {
+		if (strcmp(line[i].source, counter->source)) {
+			if (here)
+				break; /* the lines of a source stand together */
+			continue;
+		}
+		here = true;
+		if (!known_match(line[i].name, counter->name))
+			continue;
+		if (line[i].kind >= 0)
+			counter->kind = (uint8_t)line[i].kind;
+		if (line[i].bits)
+			counter->bits = line[i].bits;
+		if (line[i].unit)
+			counter->unit = line[i].unit;
+		break;
+	}
+}
+
 static uint32_t cxi_hash(const char *name)
 {
 	uint32_t hash = 2166136261u;
@@ -122,12 +146,18 @@ static struct cxi_item *cxi_find(const char *name)
 static void cxi_add(const char *name, uint8_t gauge, uint8_t bits, bool second)
 {
 	uint32_t at = cxi_hash(name);
+	struct counter c;
 
 	if (cxi_count == CXI_MAX)
 		return;
-	cxi[cxi_count] = (struct cxi_item){ strdup(name), second ? 0 : 1, gauge, bits };
+	cxi[cxi_count] = (struct cxi_item){ strdup(name), second ? 0 : 1, COUNTER_COUNT, bits, "" };
 	if (!cxi[cxi_count].name)
 		return;
+	/* Whether a name is a bucket, and its unit: what the lines say, once for all. */
+	c = (struct counter){ .source = "cxi", .name = name };
+	classify_by_lines(&c);
+	cxi[cxi_count].kind = gauge ? COUNTER_GAUGE : c.kind;
+	cxi[cxi_count].unit = c.unit ? c.unit : "";
 	while (cxi_slot[at])
 		at = (at + 1) & (CXI_SLOTS - 1);
 	cxi_slot[at] = (uint16_t)++cxi_count;
@@ -224,26 +254,15 @@ void counter_classify(struct counter *counter)
 	const struct cxi_item *item;
 
 	ready();
-	for (size_t i = 0; i < line_count; i++) {
-		if (strcmp(line[i].source, counter->source) ||
-			!known_match(line[i].name, counter->name))
-			continue;
-		if (line[i].kind >= 0)
-			counter->kind = (uint8_t)line[i].kind;
-		if (line[i].bits)
-			counter->bits = line[i].bits;
-		if (line[i].unit)
-			counter->unit = line[i].unit;
-		break;
-	}
 	item = strcmp(counter->source, "cxi") ? NULL : cxi_find(counter->name);
 	if (item) {
+		counter->kind = item->kind;
 		counter->bits = item->bits;
-		if (item->gauge)
-			counter->kind = COUNTER_GAUGE;
+		counter->unit = item->unit;
+		return;
 	}
+	classify_by_lines(counter);
 }
-
 const char *const *known_cxi_names(void)
 {
 	ready();
