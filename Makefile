@@ -55,7 +55,8 @@ fuzz: need-fuzz build-fuzz/build.ninja ## run every fuzzer for FUZZ_SECONDS (20)
 	@scripts/fuzz build-fuzz $(FUZZ_SECONDS)
 
 bench: need-bench build/build.ninja ## measure against iperf3, sockperf and, where NEPER_DIR is set, neper
-	@$(NINJA) -C build
+	@$(NINJA) -C build all bench/counters_speed
+	@WEIR="$(CURDIR)/$(WEIR)" bench/counters
 	@WEIR="$(CURDIR)/$(WEIR)" bench/stream
 	@WEIR="$(CURDIR)/$(WEIR)" bench/rr
 

@@ -417,3 +417,47 @@ void opt_emit(const struct opt *opt, const void *from, const char *key, struct o
 		break;
 	}
 }
+
+/* Whether the word after this one is its value. */
+static bool takes_next(const struct opt_table *t, const char *word)
+{
+	bool is_long = !strncmp(word, "--", 2);
+
+	if (is_long && strchr(word, '='))
+		return false;
+	for (const struct opt *opt = t->opts; opt->name; opt++) {
+		if (!opt->arg || opt->implied)
+			continue;
+		if (is_long && !strncmp(opt->name, word + 2, strlen(word + 2)))
+			return true;
+		if (!is_long && opt->letter && word[1] == opt->letter && !word[2])
+			return true;
+	}
+	return false;
+}
+
+int opt_operands(const struct opt_table *t, int *argc, char **argv, const char **operand, int most,
+	int *count, struct err *e)
+{
+	bool only_operands = false;
+	int kept = 1;
+
+	*count = 0;
+	for (int i = 1; i < *argc; i++) {
+		char *word = argv[i];
+
+		if (!only_operands && !strcmp(word, "--")) {
+			only_operands = true;
+		} else if (only_operands || word[0] != '-' || !word[1]) {
+			if (*count == most)
+				return err_set(e, EINVAL, "unexpected word \"%s\"", word);
+			operand[(*count)++] = word;
+		} else {
+			argv[kept++] = word;
+			if (takes_next(t, word) && i + 1 < *argc)
+				argv[kept++] = argv[++i];
+		}
+	}
+	*argc = kept;
+	return 0;
+}

@@ -78,6 +78,11 @@ struct opt_given {
 int opt_parse(const struct opt_table *t, int argc, char **argv, void *into, struct opt_given *given,
 	struct err *e);
 
+/* Take the words that are no options out of argv, before opt_parse(), for commands that have some: the
+ * order does not matter, "--" makes operands of all that follow. -EINVAL for more than `most`. */
+int opt_operands(const struct opt_table *t, int *argc, char **argv, const char **operand, int most,
+	int *count, struct err *e);
+
 /* Whether an option was given by the user. The name must exist. */
 bool opt_was_given(const struct opt_table *t, const struct opt_given *given, const char *name);
 

@@ -19,6 +19,8 @@ int cmd_crr(int argc, char **argv);
 int cmd_rails(int argc, char **argv);
 int cmd_nic(int argc, char **argv);
 int cmd_p2p(int argc, char **argv);
+int cmd_counters(int argc, char **argv);
+int cmd_run(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 /* weir alone: what this host looks like, and what to try next. */
@@ -31,6 +33,12 @@ extern const struct opt_table nic_option_table;
 extern const struct opt_table p2p_option_table;
 /* p2p.c: called by the names of others' tests, with their command lines. */
 int p2p_as_published(bool orchestrator, int argc, char **argv);
+
+/* counters.c */
+extern const struct opt_table counters_option_table;
+
+/* run.c */
+extern const struct opt_table run_option_table;
 
 /* main.c: all commands, ends in NULL. */
 const char *const *command_names(void);

@@ -9,19 +9,20 @@
 
 int cmd_help(int argc, char **argv)
 {
-	const struct opt_table *tables[WORKLOADS + 3];
-	const int count = sizeof(tables) / sizeof(tables[0]);
+	const struct opt_table *tables[] = { [WORKLOADS] = &rails_option_table,
+		&nic_option_table,
+		&p2p_option_table,
+		&counters_option_table,
+		&run_option_table };
+	const int count = (int)(sizeof(tables) / sizeof(tables[0]));
 	bool scdoc = argc == 3 && !strcmp(argv[1], "--scdoc");
 	struct out o;
 
 	for (int w = 0; w < WORKLOADS; w++)
 		tables[w] = &flow_option_table[w];
-	tables[WORKLOADS] = &rails_option_table;
-	tables[WORKLOADS + 1] = &nic_option_table;
-	tables[WORKLOADS + 2] = &p2p_option_table;
 	out_init(&o, stdout, OUT_TEXT);
 	if (argc == 2 && !strcmp(argv[1], "--completion")) {
-		opt_completion(tables, count, command_names(), &o);
+		opt_completion(tables, (size_t)count, command_names(), &o);
 		return STATUS_GOOD;
 	}
 	for (int w = 0; (argc == 2 || scdoc) && w < count; w++) {
@@ -33,6 +34,6 @@ int cmd_help(int argc, char **argv)
 			opt_help(tables[w], &o);
 		return STATUS_GOOD;
 	}
-	log_error("usage: weir help stream|rr|crr|rails|nic|p2p");
+	log_error("usage: weir help stream|rr|crr|rails|nic|p2p|counters|run");
 	return STATUS_USAGE;
 }

@@ -324,46 +324,15 @@ static int restore(const char *nic, struct out *o, struct err *e)
 	return 0;
 }
 
-static bool takes_value(const char *word)
-{
-	for (const struct opt *opt = opts; opt->name; opt++)
-		if (opt->arg && !strncmp(opt->name, word, strlen(word)))
-			return true;
-	return false;
-}
-
-/* The words that are no options, taken out of argv: the order does not matter. */
-static int take_operands(int *argc, char **argv, const char *operand[2], struct err *e)
-{
-	int kept = 1, found = 0;
-
-	for (int i = 1; i < *argc; i++) {
-		char *word = argv[i];
-
-		if (word[0] != '-') {
-			if (found == 2)
-				return err_set(e, EINVAL, "unexpected word \"%s\"", word);
-			operand[found++] = word;
-			continue;
-		}
-		argv[kept++] = word;
-		if (!strncmp(word, "--", 2) && word[2] && !strchr(word, '=') &&
-			takes_value(word + 2) && i + 1 < *argc)
-			argv[kept++] = argv[++i];
-	}
-	*argc = kept;
-	return 0;
-}
-
 static int parse(int argc, char **argv, struct nic_options *o, unsigned int *act, const char **nic,
 	struct err *e)
 {
 	const char *operand[2] = { NULL, NULL };
 	struct opt_table table = nic_option_table;
 	struct opt_given given;
-	int ret;
+	int ret, count;
 
-	ret = take_operands(&argc, argv, operand, e);
+	ret = opt_operands(&nic_option_table, &argc, argv, operand, 2, &count, e);
 	if (ret)
 		return ret;
 	*act = !operand[0]			? 0

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "flow/counters.h"
 #include "flow/endpoint.h"
 
 #define RETRY_PAUSE_NS	 (300 * NS_PER_MS)
@@ -22,6 +23,7 @@ struct client {
 	uint32_t worker_count;
 	struct run run;
 	struct outcome outcome;
+	struct flow_counters counters;
 	uint64_t heard_ns, ticked_ns; /* when the server was heard last, when we said TICK last */
 	uint32_t intervals_told;
 	uint64_t iostat_ns;
@@ -429,6 +431,7 @@ static int client_measure(struct client *c, struct err *e)
 	failed = run_collect(&c->run, &c->outcome.local, ret ? &ignored : e);
 	if (failed)
 		return ret ? ret : failed;
+	flow_counters_end(&c->counters, &c->outcome.local);
 	if (ret)
 		snprintf(c->outcome.local.error, sizeof(c->outcome.local.error), "%s", e->what);
 	outcome_explain(&c->outcome, &c->run);
@@ -472,6 +475,7 @@ static int client_prepare(struct client *c, struct err *e)
 	c->run.peer = c->server;
 	outcome_describe(&c->outcome, c->control);
 	c->outcome.run = &c->run;
+	flow_counters_open(&c->counters, c->options);
 	ret = run_open_device(&c->run, &c->outcome.local_address, e);
 	if (!ret && !c->outcome.neper)
 		ret = client_agree(c, e);
@@ -480,6 +484,8 @@ static int client_prepare(struct client *c, struct err *e)
 		ret = err_set(e, EINTR, "interrupted before the run began");
 	if (!ret && c->events->ready)
 		c->events->ready(c->events->context, &c->server);
+	/* Not after GO: the server's clock runs by then. */
+	flow_counters_begin(&c->counters);
 	if (!ret)
 		ret = client_connect_flows(c, e);
 	return ret;
@@ -510,6 +516,7 @@ int client_run(enum workload w, struct flow_options *o, const struct endpoint_ev
 	for (uint32_t i = 0; i < c->worker_count; i++)
 		worker_stop(c->workers[i]);
 	free(c->workers);
+	flow_counters_free(&c->counters);
 	outcome_free(&c->outcome);
 	if (c->run.lanes)
 		run_free(&c->run);

@@ -116,6 +116,7 @@ static const struct opt options[] = {
 	{ .name = "format", FIELD(OPT_CHOICE, format), .arg = "NAME", .initial = "table", .choices = format_choices, .section = "What is printed", .help = "how results are printed" },
 	{ .name = "json", FLAG(json), .help = "the same as --format json: events while running, one record at the end" },
 	{ .name = "out", FIELD(OPT_STRING, out), .arg = "FILE", .help = "also write the run record to FILE, as JSON" },
+	{ .name = "counters", FLAG(counters), .help = "both hosts' counters before and after the run, what moved and what it means" },
 	{ .name = "percentiles", .letter = 'p', FIELD(OPT_STRING, percentiles), .arg = "LIST", .only = RR_OR_CRR, .help = "latency percentiles, as 50,90,99,99.9; one is printed when ten samples lie beyond it" },
 	{ .name = "throughput-opt", FIELD(OPT_STRING, throughput_opt), .arg = "UNIT", .initial = "Mb", .only = FOR_STREAM, .help = "kv: unit of throughput, as Mb, GB, GiB, auto-b" },
 	{ .name = "all-samples", .letter = 'A', FIELD(OPT_STRING, all_samples), .arg = "FILE", .implied = "samples.csv", .help = "every sample of every flow as CSV" },
@@ -369,6 +370,7 @@ static const struct agreed {
 	{ "rx-coalesce", false },
 	{ "busy-poll", false },
 	{ "spin", false },
+	{ "counters", false },
 	{ NULL, false },
 };
 

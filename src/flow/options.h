@@ -76,7 +76,7 @@ struct flow_options {
 	const char *cpus;
 	/* output */
 	int format, protocol;
-	bool json, once, quiet, verbose, dry_run, logtostderr, nolog, help, version;
+	bool counters, json, once, quiet, verbose, dry_run, logtostderr, nolog, help, version;
 	const char *out, *all_samples, *log_rtt, *throughput_opt, *percentiles;
 	int64_t logrtt_entries_per_flow, iostat_ms;
 	/* derived by flow_options_check() */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "counters/result.h"
 #include "flow/device.h"
 
 #define FLOWS_MAX     100000u
@@ -184,6 +185,7 @@ void result_free(struct end_result *r)
 	free(r->intervals);
 	free(r->flows);
 	free(r->facts);
+	counters_result_free(r->counters);
 	memset(r, 0, sizeof(*r));
 }
 
@@ -262,6 +264,8 @@ char *result_encode(const struct end_result *r, size_t *length, struct err *e)
 		ret = encode_hist(f, "service", r->service);
 	for (size_t i = 0; r->facts && i < r->facts->count; i++)
 		fprintf(f, "fact %s %s\n", r->facts->fact[i].name, r->facts->fact[i].value);
+	if (r->counters)
+		counters_result_encode(r->counters, f);
 	if (fclose(f) || ret)
 		goto no_memory;
 	return text;
@@ -370,6 +374,15 @@ static void decode_text(struct end_result *r, const char *kind, const char *line
 	}
 }
 
+static int decode_other(struct end_result *r, const char *kind, char *line, struct err *e)
+{
+	int ret = counters_result_decode(&r->counters, kind, line, e);
+
+	if (!ret)
+		decode_text(r, kind, line);
+	return ret < 0 ? ret : 0;
+}
+
 static uint32_t count_lines(const char *text, const char *kind, uint32_t most)
 {
 	size_t length = strlen(kind);
@@ -412,8 +425,10 @@ int result_decode(struct end_result *r, char *text, struct err *e)
 		else if (!strcmp(kind, "fact"))
 			ret = decode_fact(r, line, e);
 		else
-			decode_text(r, kind, line);
+			ret = decode_other(r, kind, line, e);
 	}
+	if (!ret)
+		ret = counters_result_finish(r->counters, e);
 	if (r->memory > MEMORY_CUDA || r->rx_path > DEVICE_STAGED || r->tx_path > DEVICE_STAGED)
 		r->memory = r->rx_path = r->tx_path = 0;
 	// NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): decode_hist() has filled it

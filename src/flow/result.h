@@ -23,6 +23,8 @@
 #include "net/tcp_state.h"
 #include "sys/host.h"
 
+struct counters_result; /* counters/result.h */
+
 struct flow_counts {
 	uint64_t rx_bytes, tx_bytes;
 	uint64_t rx_calls, tx_calls; /* system calls that moved data */
@@ -119,8 +121,9 @@ struct end_result {
 	uint32_t interval_count, flow_count;
 	struct interval_result *intervals;
 	struct flow_result *flows;
-	struct host_facts *facts; /* or NULL */
-	char error[512];	  /* why it is not complete, or empty */
+	struct host_facts *facts;	  /* or NULL */
+	struct counters_result *counters; /* with --counters; or NULL */
+	char error[512];		  /* why it is not complete, or empty */
 	uint64_t rate; /* what the peer said in neper's last message; used when not valid */
 	/* this end's own only, for neper's output; not sent to the peer */
 	uint64_t begin_ns, end_ns;	      /* of the window, CLOCK_MONOTONIC */

@@ -13,6 +13,7 @@
 #ifndef WEIR_FLOW_SERVER_H
 #define WEIR_FLOW_SERVER_H
 
+#include "flow/counters.h"
 #include "flow/endpoint.h"
 
 #define SERVER_SESSIONS_MAX 64
@@ -57,6 +58,7 @@ struct session {
 	struct worker **workers;
 	struct run run;
 	struct outcome outcome;
+	struct flow_counters counters;
 	uint64_t heard_ns, ticked_ns;
 	uint32_t intervals_told;
 	uint32_t failed; /* neper clients that vanished */

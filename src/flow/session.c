@@ -76,6 +76,7 @@ static int session_prepare(struct session *s, uint32_t threads, struct err *e)
 	s->outcome.run = &s->run;
 	s->outcome.invalid_secret_count = s->server->invalid_secrets;
 	outcome_describe(&s->outcome, s->control[0]);
+	flow_counters_open(&s->counters, &s->options);
 	return run_open_device(&s->run, &s->outcome.local_address, e);
 }
 
@@ -143,6 +144,8 @@ static int session_collect(struct session *s, const struct err *why)
 	run_finish(&s->run);
 	session_tell_intervals(s);
 	ret = run_collect(&s->run, &s->outcome.local, &e);
+	if (!ret)
+		flow_counters_end(&s->counters, &s->outcome.local);
 	if (why && why->code)
 		snprintf(s->outcome.local.error, sizeof(s->outcome.local.error), "%s", why->what);
 	outcome_explain(&s->outcome, &s->run);
@@ -382,6 +385,7 @@ static void session_weir(struct session *s)
 		return;
 	}
 	session_tell_started(s);
+	flow_counters_begin(&s->counters);
 	run_start(&s->run);
 	ret = wire_send(s->control[0], WIRE_GO, "", 0, soon(), &e);
 	if (!ret)
@@ -512,6 +516,7 @@ static void session_free(struct session *s)
 		close(s->control[i]);
 	if (s->run.lanes) {
 		run_close(&s->run);
+		flow_counters_free(&s->counters);
 		outcome_free(&s->outcome);
 		run_free(&s->run);
 	}

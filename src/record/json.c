@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "counters/result.h"
 #include "record/render.h"
 
 void json_time(const char *key, uint64_t wall_ns, struct out *o)
@@ -262,6 +263,11 @@ static void emit_end(const struct record *rec, const char *key, const struct end
 		emit_flow(end, &end->flows[i], o);
 	out_end(o);
 	emit_facts(end->facts, o);
+	if (end->counters)
+		difference_emit(
+			&end->counters->difference, &end->counters->findings, "counters", false, o);
+	else
+		out_null(o, "counters");
 	out_str(o, "error", NULL, end->error[0] ? end->error : NULL);
 	out_end(o);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside record/: the forms of a record, and how one becomes a file. */
+/* Inside record/: the forms of a record. */
 #ifndef WEIR_RECORD_RENDER_H
 #define WEIR_RECORD_RENDER_H
 
-#include <stdio.h>
-
+#include "base/file.h"
 #include "record/figures.h"
 
 void table_emit(const struct record *rec, const struct figures *f, struct out *o);
 void table_emit_series(const struct record *rec, const struct figures *f, struct out *o);
+/* With --counters: what each end's counters mean. */
+void table_emit_counters(const struct record *rec, struct out *o);
 /* "35 us"; returns buf. */
 char *table_rtt(char buf[UNITS_TEXT], double rtt_us);
 void json_emit(const struct record *rec, const struct figures *f, struct out *o);
@@ -19,12 +20,6 @@ const char *record_verdict_name(enum record_verdict verdict); /* "good" */
 /* Text, JSON. The label, when there is one, stands before each finding. */
 void findings_emit(
 	const struct record_finding *findings, int count, const char *label, struct out *o);
-
-/* Replace a file by what emit writes; what is no plain file is written to as it is. emit returns 0
- * or -errno, with the words in e; what stdio could not write is noticed here. The error names the
- * file, which is then as it was before. */
-int file_replace(const char *path, int (*emit)(FILE *file, const void *from, struct err *e),
-	const void *from, struct err *e);
 
 /* One flow at one moment. */
 struct sample_row {

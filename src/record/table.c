@@ -458,4 +458,5 @@ void table_emit(const struct record *rec, const struct figures *f, struct out *o
 	if (f->client || f->server)
 		emit_figures(rec, f, o);
 	findings_emit(rec->findings, rec->finding_count, NULL, o);
+	table_emit_counters(rec, o);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "counters/result.h"
 #include "record/render.h"
 
 #define INTERVALS_SHOWN 10
@@ -188,5 +189,21 @@ void table_emit_series(const struct record *rec, const struct figures *f, struct
 		/* One flow alone is what the lines above say. */
 		if (p->flows >= 2)
 			emit_flows(rec, p, o);
+	}
+}
+
+void table_emit_counters(const struct record *rec, struct out *o)
+{
+	const struct end_result *const ends[] = { rec->local, rec->remote };
+	bool client = rec->options->client;
+
+	for (int i = 0; i < 2; i++) {
+		const struct counters_result *c = ends[i] ? ends[i]->counters : NULL;
+
+		if (!c)
+			continue;
+		out_text(o, "\n%s's counters: %u of %u moved\n", client == !i ? "client" : "server",
+			c->difference.count, c->difference.count + c->difference.states[ROW_SAME]);
+		findings_print(&c->findings, o);
 	}
 }

@@ -45,12 +45,9 @@ static int below_root(char full[PATH_MAX], const char *format, va_list args)
 	return len < 0 || (size_t)len >= PATH_MAX - used ? -ENAMETOOLONG : 0;
 }
 
-/* Returns the bytes read, at most size, or -errno. */
-static ssize_t read_file(char *buf, size_t size, const char *format, va_list args)
+static int open_below(const char *format, va_list args)
 {
 	char full[PATH_MAX];
-	size_t used = 0;
-	ssize_t got;
 	int fd, ret;
 
 	ret = below_root(full, format, args);
@@ -58,8 +55,30 @@ static ssize_t read_file(char *buf, size_t size, const char *format, va_list arg
 		return ret;
 	/* Not to wait for a writer where a made tree holds a FIFO. */
 	fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	return fd < 0 ? -errno : fd;
+}
+
+int sys_open(const char *format, ...)
+{
+	va_list args;
+	int fd;
+
+	va_start(args, format);
+	fd = open_below(format, args);
+	va_end(args);
+	return fd;
+}
+
+/* Returns the bytes read, at most size, or -errno. */
+static ssize_t read_file(char *buf, size_t size, const char *format, va_list args)
+{
+	size_t used = 0;
+	ssize_t got;
+	int fd, ret;
+
+	fd = open_below(format, args);
 	if (fd < 0)
-		return -errno;
+		return fd;
 
 	do {
 		got = read(fd, buf + used, size - used);

@@ -33,6 +33,9 @@ bool sys_is_live(void);
  * failure. -EFBIG when the file does not fit: a value cut short would be a wrong one. */
 int sys_read(char *buf, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Open a file or a directory to read it again and again. The descriptor, or -errno. */
+int sys_open(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* The first size - 1 bytes of a file as they are, for files of many lines. Empty on failure. */
 int sys_read_head(char *buf, size_t size, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A file that is there whole or not at all. */
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "record/render.h"
+#include "base/file.h"
 
 typedef int emit_fn(FILE *file, const void *from, struct err *e);
 
