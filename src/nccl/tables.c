@@ -162,6 +162,7 @@ static int send_v10(
 	return core_send(comm, data, bytes, memory, request);
 }
 
+/* NOLINTBEGIN(readability-non-const-parameter): the types are NCCL's */
 static int recv_v7(
 	void *comm, int count, void **data, int *bytes, int *tags, void **memory, void **request)
 {
@@ -190,6 +191,8 @@ static int flush_any(void *comm, int count, void **data, int *bytes, void **memo
 	(void)comm, (void)count, (void)data, (void)bytes, (void)memory;
 	return core_flush(request);
 }
+
+/* NOLINTEND(readability-non-const-parameter) */
 
 /* What stands at the same place in all of them. */
 #define COMMON                                                                                     \

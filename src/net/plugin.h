@@ -33,7 +33,7 @@ struct net_plugin_info {
 /* file: a path, or what NCCL_NET_PLUGIN holds: "weir" means libnccl-net-weir.so where the system looks for
  * libraries. version: 0 the newest that both know. -ENOENT: it cannot be loaded; -ENOEXEC: it has no such
  * table; -ENODEV: it finds no device; -EIO: it does not start. */
-int net_plugin_open(struct net **n, const char *file, int version, struct err *e);
+int net_plugin_open(struct net **opened, const char *file, int version, struct err *e);
 
 void net_plugin_info(const struct net *n, struct net_plugin_info *info);
 

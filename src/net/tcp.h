@@ -32,7 +32,7 @@ struct net_tcp_options {
 				 * ever, as long as the peer lives */
 };
 
-int net_tcp_open(struct net **n, const struct net_tcp_options *o, struct err *e);
+int net_tcp_open(struct net **opened, const struct net_tcp_options *o, struct err *e);
 
 /* Give up all outstanding requests of a comm: when this returns nothing of their data is touched any more,
  * and their memory can be deregistered. What is left of the comm is to close it. */

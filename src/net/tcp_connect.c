@@ -131,6 +131,7 @@ static int take_arrivals(struct net_listener *l, struct err *e)
 	struct arrival *a;
 
 	while ((a = arrival_free(l))) {
+		/* cppcheck-suppress nullPointer; nobody asks who it is */
 		int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
@@ -428,7 +429,7 @@ int tcp_connect(struct net *net, int dev, unsigned char handle[NET_HANDLE_BYTES]
 			return err_set(e, EINVAL, "the handle is of a connect that is over");
 	} else {
 		ret = attempt_begin(n, dev, &h, &a, e);
-		if (ret)
+		if (ret || !a)
 			return ret;
 		tcp_handle_set_attempt(handle, a->id);
 	}

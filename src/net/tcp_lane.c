@@ -111,6 +111,10 @@ static enum next next_piece(struct tcp_lane *l)
 			return NEXT_READY;
 		}
 		s = l->stage;
+		if (!s) {
+			tcp_comm_fail(l->comm, EINVAL, "nothing is prepared for memory of a GPU");
+			return NEXT_NONE;
+		}
 		s->slot[s->first].piece = l->piece;
 		s->slot[s->first].piece.data = s->slot[s->first].data;
 		s->count = 1;

@@ -32,7 +32,7 @@
 #define TCP_SLICE_CUDA                                                                             \
 	(256u << 10)		  /* shorter: the copy of one and the sending of another overlap */
 #define TCP_TURN_BYTES (1u << 20) /* of one lane, until the worker turns to the next */
-#define TCP_INPUT      (2 * (TCP_SHORT_BYTES + TCP_HEADER_BYTES))
+#define TCP_INPUT      (2 * ((size_t)TCP_SHORT_BYTES + TCP_HEADER_BYTES))
 
 struct tcp_net;
 struct tcp_comm;
@@ -208,24 +208,24 @@ int tcp_device_properties(struct net *n, int dev, struct net_properties *p, stru
 bool tcp_is_local(const struct tcp_net *n, const struct sock_addr *addr);
 
 /* tcp_connect.c */
-int tcp_listen(struct net *n, int dev, unsigned char handle[NET_HANDLE_BYTES],
-	struct net_listener **l, struct err *e);
-int tcp_connect(struct net *n, int dev, unsigned char handle[NET_HANDLE_BYTES], struct net_comm **c,
-	struct err *e);
-int tcp_accept(struct net_listener *l, struct net_comm **c, struct err *e);
+int tcp_listen(struct net *net, int dev, unsigned char handle[NET_HANDLE_BYTES],
+	struct net_listener **opened, struct err *e);
+int tcp_connect(struct net *net, int dev, unsigned char handle[NET_HANDLE_BYTES],
+	struct net_comm **connected, struct err *e);
+int tcp_accept(struct net_listener *l, struct net_comm **accepted, struct err *e);
 void tcp_close_listener(struct net_listener *l);
 /* Give up connects that nobody asks for any more; all of them when the net closes. */
 void tcp_attempts_drop(struct tcp_net *n, bool all);
 
 /* tcp_comm.c: fd[0] for short messages, fd[1 .. lanes]. Takes the descriptors over, also on failure. */
-int tcp_comm_open(struct tcp_comm **c, struct tcp_net *n, int dev, bool sends, const int *fd,
+int tcp_comm_open(struct tcp_comm **opened, struct tcp_net *n, int dev, bool sends, const int *fd,
 	int lanes, struct err *e);
 void tcp_comm_close(struct net_comm *c);
 /* Words about what ends a comm; the first call counts. Any thread. */
 void tcp_comm_fail(struct tcp_comm *c, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-int tcp_reg(struct net_comm *c, void *data, size_t bytes, enum net_memory_kind kind,
-	struct net_memory **m, struct err *e);
+int tcp_reg(struct net_comm *comm, void *data, size_t bytes, enum net_memory_kind kind,
+	struct net_memory **registered, struct err *e);
 int tcp_dereg(struct net_comm *c, struct net_memory *m, struct err *e);
 int tcp_isend(struct net_comm *c, const void *data, size_t bytes, struct net_memory *m,
 	struct net_request **r, struct err *e);
@@ -245,10 +245,10 @@ void tcp_short_queue(struct tcp_comm *c, struct net_request *r);
 bool tcp_lane_run(struct tcp_lane *l);
 /* All bytes of a part are through: completes the request when they were the last. */
 void tcp_request_through(struct net_request *r, size_t bytes);
-/* Receiving, below the comm's lock: the request for a header. 0 with *r NULL: not posted yet; -errno: it
+/* Receiving, below the comm's lock: the request for a header. 0 with *found NULL: not posted yet; -errno: it
  * cannot be received, and the comm must fail. */
 int tcp_request_find(
-	struct tcp_comm *c, const struct tcp_header *h, struct net_request **r, struct err *e);
+	struct tcp_comm *c, const struct tcp_header *h, struct net_request **found, struct err *e);
 
 /* tcp_stage.c: memory of a GPU. Prepare: in reg(), so that nothing is made while data flows. */
 int tcp_stage_prepare(struct tcp_comm *c, void *data, struct err *e);

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "net/tcp_parts.h"
 
+/* Which GPU has this memory. Who registers it has a context current, as a rule; asking without one needs
+ * some context, and that of a GPU that nobody else uses here costs hundreds of MiB: so that comes last. */
 static int gpu_of(void *data, char which[16], struct err *e)
 {
 	const struct cuda *cu;
@@ -16,17 +18,19 @@ static int gpu_of(void *data, char which[16], struct err *e)
 	int ret, device = 0;
 
 	ret = cuda_open(&cu, e);
-	if (!ret)
-		ret = cuda_gpu_get(&any, NULL, e); /* some context must be current to ask */
 	if (ret)
 		return ret;
-	ret = cuda_gpu_enter(any, e);
-	if (!ret) {
+	if (cu->pointer_get(&device, CUDA_POINTER_DEVICE, (uintptr_t)data)) {
+		ret = cuda_gpu_get(&any, NULL, e);
+		if (!ret)
+			ret = cuda_gpu_enter(any, e);
+		if (ret)
+			return ret;
 		ret = cuda_ok(cu->pointer_get(&device, CUDA_POINTER_DEVICE, (uintptr_t)data), e,
 			"cannot tell which GPU the memory at %p is in", data);
 		cuda_gpu_leave(any);
+		cuda_gpu_put(any);
 	}
-	cuda_gpu_put(any);
 	snprintf(which, 16, "%d", device);
 	return ret;
 }
@@ -118,7 +122,7 @@ static int prepare_short(struct tcp_comm *c, const char *which, struct err *e)
 	struct tcp_queue *q;
 	int ret = queue_get(&c->net->queues, which, &q, e);
 
-	if (ret)
+	if (ret || !q)
 		return ret;
 	c->gpu = q->gpu;
 	if (c->sends)
@@ -139,9 +143,9 @@ static int prepare_lanes(struct tcp_comm *c, const char *which, struct err *e)
 		if (l->stage)
 			continue;
 		ret = queue_get(&l->worker->queues, which, &q, e);
-		if (!ret)
+		if (!ret && q)
 			ret = stage_open(&s, q, e);
-		if (ret)
+		if (ret || !q)
 			break;
 		pthread_mutex_lock(&c->lock);
 		l->stage = s;

@@ -276,7 +276,9 @@ FAKE(cuMemHostGetDevicePointer_v2, unsigned long long *address, const void *data
 FAKE(cuPointerGetAttribute, void *value, int attribute, unsigned long long address)
 {
 	(void)address;
-	IN_CONTEXT();
+	BEGIN();
+	if (!depth)
+		return INVALID_CONTEXT;
 	*(int *)value = 0;
 	return attribute == 9 ? 0 : INVALID_VALUE;
 }
