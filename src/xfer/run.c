@@ -149,11 +149,12 @@ static int finish(struct batch *b, uint32_t slot, struct err *e)
 {
 	int ret;
 
-	while (!(ret = weir_p2p_wait(b->under_way[slot], STEP_NS, NULL, pub(e)))) {
+	do {
 		ret = stopped(b->p, e);
 		if (ret)
 			return ret;
-	}
+		ret = weir_p2p_wait(b->under_way[slot], STEP_NS, NULL, pub(e));
+	} while (!ret);
 	b->under_way[slot] = NULL;
 	return ret < 0 ? ret : 0;
 }
