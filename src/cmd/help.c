@@ -8,9 +8,10 @@
 
 int cmd_help(int argc, char **argv)
 {
-	const struct opt_table *tables[] = {
-		[WORKLOADS] = &nic_option_table, &counters_option_table, &run_option_table
-	};
+	const struct opt_table *tables[] = { [WORKLOADS] = &report_option_table,
+		&nic_option_table,
+		&counters_option_table,
+		&run_option_table };
 	const int count = (int)(sizeof(tables) / sizeof(tables[0]));
 	bool scdoc = argc == 3 && !strcmp(argv[1], "--scdoc");
 	struct out o;
@@ -31,6 +32,6 @@ int cmd_help(int argc, char **argv)
 			opt_help(tables[w], &o);
 		return STATUS_GOOD;
 	}
-	log_error("usage: weir help stream|rr|crr|nic|counters|run");
+	log_error("usage: weir help stream|rr|crr|report|nic|counters|run");
 	return STATUS_USAGE;
 }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* weir report: a record or a pair of snapshots, rendered. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cmd/cmd.h"
+#include "report/report.h"
+
+struct report_options {
+	const char *out;
+	bool html, csv, json, help;
+};
+
+static const struct opt opts[] = {
+	{ .name = "html",
+		OPT_FIELD(OPT_BOOL, struct report_options, html),
+		.section = "form",
+		.help = "one self-contained HTML file" },
+	{ .name = "csv",
+		OPT_FIELD(OPT_BOOL, struct report_options, csv),
+		.help = "comma-separated values, one figure a line" },
+	{ .name = "json",
+		OPT_FIELD(OPT_BOOL, struct report_options, json),
+		.help = "JSON: the record as it was written" },
+	{ .name = "out",
+		.letter = 'o',
+		OPT_FIELD(OPT_STRING, struct report_options, out),
+		.arg = "FILE",
+		.section = "output",
+		.help = "write to FILE instead of standard output; its ending (.html, .csv, .json, .txt) "
+			"chooses the form where no option does" },
+	{ .name = "help",
+		.letter = 'h',
+		OPT_FIELD(OPT_BOOL, struct report_options, help),
+		.help = "show this help" },
+	{ 0 },
+};
+
+const struct opt_table report_option_table = {
+	.command = "report",
+	.usage = "FILE [options]",
+	.summary = "a run record as text, CSV, JSON or one HTML file",
+	.examples = "  weir stream -c -H node2 --out run.json\n"
+		    "  weir report run.json\n"
+		    "  weir report run.json --out run.html\n",
+	.opts = opts,
+};
+
+int report_form(bool html, bool csv, bool json, const char *out, struct err *e)
+{
+	static const char *const endings[] = { ".txt", ".json", ".csv", ".html" };
+	const char *dot = out ? strrchr(out, '.') : NULL;
+
+	if (html + csv + json > 1)
+		return err_set(e, EINVAL, "choose one of --html, --csv and --json");
+	if (html || csv || json)
+		return html ? REPORT_HTML : csv ? REPORT_CSV : REPORT_JSON;
+	for (int i = REPORT_TEXT; dot && i <= REPORT_HTML; i++)
+		if (!strcmp(dot, endings[i]))
+			return i;
+	return REPORT_TEXT;
+}
+
+struct to_write {
+	const struct report *report;
+	enum report_form form;
+};
+
+static int write_report(FILE *file, const void *from, struct err *e)
+{
+	const struct to_write *w = from;
+
+	return report_write(w->report, w->form, file, e);
+}
+
+static int render(
+	const char *path, const struct report_options *o, enum report_form form, struct err *e)
+{
+	struct report r;
+	int ret;
+
+	ret = report_load(&r, path, e);
+	if (ret)
+		return ret;
+	if (r.run.records > 1)
+		log_warn("%s holds %u records: this is the last one", path, r.run.records);
+	if (o->out)
+		ret = file_replace(o->out, write_report, &(struct to_write){ &r, form }, e);
+	else
+		ret = report_write(&r, form, stdout, e);
+	report_free(&r);
+	return ret;
+}
+
+int cmd_report(int argc, char **argv)
+{
+	struct report_options o = { 0 };
+	struct opt_given given;
+	struct err e = { 0 };
+	const char *file;
+	struct out out;
+	int ret, files, form = 0;
+
+	log_set_program("weir report");
+	ret = opt_operands(&report_option_table, &argc, argv, &file, 1, &files, &e);
+	if (!ret) {
+		ret = opt_parse(&report_option_table, argc, argv, &o, &given, &e);
+		if (!ret && !o.help && !files)
+			ret = err_set(&e, EINVAL, "report on which file?");
+		if (!ret && !o.help)
+			ret = form = report_form(o.html, o.csv, o.json, o.out, &e);
+	}
+	if (ret >= 0 && form == REPORT_HTML && !o.out && isatty(STDOUT_FILENO))
+		ret = err_set(&e, EINVAL, "HTML is not for a terminal: give --out report.html");
+	if (ret < 0) {
+		if (!e.hint[0])
+			err_hint(&e, "usage: weir report %s", report_option_table.usage);
+		log_error_err(&e);
+		return STATUS_USAGE;
+	}
+	if (o.help) {
+		out_init(&out, stdout, OUT_TEXT);
+		opt_help(&report_option_table, &out);
+		return STATUS_GOOD;
+	}
+	if (render(file, &o, (enum report_form)form, &e)) {
+		log_error_err(&e);
+		return STATUS_FAILED;
+	}
+	return STATUS_GOOD;
+}
