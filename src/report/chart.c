@@ -13,14 +13,14 @@
 
 double chart_top(double y)
 {
-	static const double steps[] = { 1, 2, 2.5, 5, 10 };
+	static const double steps[] = { 1, 1.5, 2, 3, 4, 5, 6, 8, 10 };
 	double power, scaled;
 
 	if (!(y > 0) || !isfinite(y))
 		return 1;
 	power = pow(10, floor(log10(y)));
 	scaled = y / power;
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 9; i++)
 		if (scaled <= steps[i] * (1 + 1e-9))
 			return steps[i] * power;
 	return 10 * power;

@@ -43,7 +43,8 @@ void chart_histogram(struct html *h, const char *title, const struct hist *hist,
 /* A small line without axes, for a cell of a table. */
 void chart_spark(struct html *h, const double *y, size_t count);
 
-/* The number at or above y that reads well on an axis: 1, 2, 2.5, 5 times a power of ten. */
+/* The number at or above y that reads well on an axis: 1, 1.5, 2, 3, 4, 5, 6 or 8 times a power of
+ * ten. */
 double chart_top(double y);
 
 #endif

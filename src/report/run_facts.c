@@ -129,7 +129,7 @@ static void put_option(struct html *h, const struct opt *opt, const void *from)
 	if (opt->type == OPT_BOOL)
 		snprintf(value, sizeof(value), "%s", value[0] == '1' ? "yes" : "no");
 	html_put(h,
-		"<tr><td class=\"name\">--%s</td><td class=\"name\">%s</td><td class=\"about\">%s</td></tr>\n",
+		"<tr><td class=\"name keep\">--%s</td><td class=\"name\">%s</td><td class=\"about\">%s</td></tr>\n",
 		opt->name, value[0] ? value : "-", opt->help ? opt->help : "");
 }
 

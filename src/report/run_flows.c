@@ -79,7 +79,7 @@ static void put_tcp(struct html *h, const struct record *rec, const struct flow_
 	html_put(h, "<td class=\"n\" data-v=\"%u\">%u</td><td class=\"n\" data-v=\"%u\">%u</td>",
 		t->cwnd_segments, t->cwnd_segments, t->mss_bytes, t->mss_bytes);
 	if (rec->workload == WORKLOAD_STREAM)
-		html_put(h, "<td>%s %.0f %%</td>", tcp_limit_name(most),
+		html_put(h, "<td class=\"keep\">%s %.0f %%</td>", tcp_limit_name(most),
 			fmin(sender->limits.share[most], 1) * 100);
 }
 
