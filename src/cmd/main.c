@@ -18,7 +18,7 @@ static const struct {
 	{ "stream", cmd_stream, "bulk TCP throughput between two hosts" },
 	{ "rr", cmd_rr, "request/response latency and rate on open connections" },
 	{ "crr", cmd_crr, "connect/request/response: a connection for each transaction" },
-	{ "report", cmd_report, "a run record as text, CSV, JSON or one HTML file" },
+	{ "report", cmd_report, "a record or two snapshots as text, CSV, JSON or one HTML file" },
 	{ "nic", cmd_nic, "show, prepare and restore the settings of network interfaces" },
 	{ "counters", cmd_counters, "what this host counts, what moved, and what it means" },
 	{ "run", cmd_run, "a command, and which counters moved meanwhile" },

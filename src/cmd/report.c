@@ -9,8 +9,10 @@
 #include "cmd/cmd.h"
 #include "report/report.h"
 
+#define PROBLEMS_SAID 5
+
 struct report_options {
-	const char *out;
+	const char *out, *names;
 	bool html, csv, json, help;
 };
 
@@ -32,6 +34,12 @@ static const struct opt opts[] = {
 		.section = "output",
 		.help = "write to FILE instead of standard output; its ending (.html, .csv, .json, .txt) "
 			"chooses the form where no option does" },
+	{ .name = "names",
+		OPT_FIELD(OPT_STRING, struct report_options, names),
+		.arg = "FILE",
+		.section = "input",
+		.help = "names of the lines of a text dump of counters, one a line or by ls -l; otherwise "
+			"those of a Cassini-1" },
 	{ .name = "help",
 		.letter = 'h',
 		OPT_FIELD(OPT_BOOL, struct report_options, help),
@@ -41,11 +49,12 @@ static const struct opt opts[] = {
 
 const struct opt_table report_option_table = {
 	.command = "report",
-	.usage = "FILE [options]",
-	.summary = "a run record as text, CSV, JSON or one HTML file",
+	.usage = "RECORD | BEFORE AFTER  [options]",
+	.summary = "a run record or two counter snapshots as text, CSV, JSON or one HTML file",
 	.examples = "  weir stream -c -H node2 --out run.json\n"
 		    "  weir report run.json\n"
-		    "  weir report run.json --out run.html\n",
+		    "  weir report run.json --out run.html\n"
+		    "  weir report before.json after.json --out counters.html\n",
 	.opts = opts,
 };
 
@@ -76,17 +85,27 @@ static int write_report(FILE *file, const void *from, struct err *e)
 	return report_write(w->report, w->form, file, e);
 }
 
-static int render(
-	const char *path, const struct report_options *o, enum report_form form, struct err *e)
+static void warn_of(const struct problems *p)
+{
+	for (uint32_t i = 0; i < p->count && i < PROBLEMS_SAID; i++)
+		log_warn("%s: %s", p->problem[i].where, p->problem[i].what);
+	if (p->count > PROBLEMS_SAID)
+		log_warn("and %u more that could not be read", p->count - PROBLEMS_SAID);
+}
+
+static int render(const char *const file[2], const struct report_options *o, enum report_form form,
+	struct err *e)
 {
 	struct report r;
 	int ret;
 
-	ret = report_load(&r, path, e);
+	ret = report_load(&r, file[0], file[1], o->names, e);
 	if (ret)
 		return ret;
 	if (r.run.records > 1)
-		log_warn("%s holds %u records: this is the last one", path, r.run.records);
+		log_warn("%s holds %u records: this is the last one", file[0], r.run.records);
+	warn_of(&r.before.problems);
+	warn_of(&r.after.problems);
 	if (o->out)
 		ret = file_replace(o->out, write_report, &(struct to_write){ &r, form }, e);
 	else
@@ -100,12 +119,12 @@ int cmd_report(int argc, char **argv)
 	struct report_options o = { 0 };
 	struct opt_given given;
 	struct err e = { 0 };
-	const char *file;
+	const char *file[2] = { NULL, NULL };
 	struct out out;
 	int ret, files, form = 0;
 
 	log_set_program("weir report");
-	ret = opt_operands(&report_option_table, &argc, argv, &file, 1, &files, &e);
+	ret = opt_operands(&report_option_table, &argc, argv, file, 2, &files, &e);
 	if (!ret) {
 		ret = opt_parse(&report_option_table, argc, argv, &o, &given, &e);
 		if (!ret && !o.help && !files)
