@@ -280,25 +280,65 @@ int record_read(struct record_stored *s, const char *path, struct err *e)
 	return ret;
 }
 
-int record_schema(const char *path, char schema[RECORD_SCHEMA_TEXT], struct err *e)
+/* The last document of a file; the caller releases it. */
+static int read_last(const char *path, json_t **top, struct err *e)
 {
 	uint32_t count;
 	size_t length;
-	json_t *top;
 	char *text;
 	int ret;
 
 	ret = json_in_file(path, &text, &length, e);
 	if (ret)
 		return ret;
-	ret = last_document(path, text, length, &top, &count, e);
+	ret = last_document(path, text, length, top, &count, e);
 	free(text);
+	return ret;
+}
+
+int record_schema(const char *path, char schema[RECORD_SCHEMA_TEXT], struct err *e)
+{
+	json_t *top;
+	int ret;
+
+	ret = read_last(path, &top, e);
 	if (ret)
 		return ret;
-	snprintf(schema, RECORD_SCHEMA_TEXT, "%s", schema_of(top));
-	text_one_line(schema);
+	read_text(schema, RECORD_SCHEMA_TEXT, schema_of(top));
 	json_decref(top);
 	return 0;
+}
+
+int record_command(const char *path, char *words, size_t words_size, char *ended, size_t ended_size,
+	struct err *e)
+{
+	struct json_in in = { .file = path, .e = e };
+	json_t *top, *list, *word;
+	size_t i, at = 0;
+	int ret;
+
+	ret = read_last(path, &top, e);
+	if (ret)
+		return ret;
+	list = json_in_array(&in, top, "command");
+	words[0] = '\0';
+	json_array_foreach(list, i, word)
+	{
+		const char *text = json_string_value(word);
+
+		if (text && at < words_size)
+			at += (size_t)snprintf(
+				words + at, words_size - at, "%s%s", i ? " " : "", text);
+	}
+	text_one_line(words);
+	if (json_in_has(top, "signal"))
+		snprintf(ended, ended_size, "ended by signal %u",
+			(unsigned int)json_in_u64(&in, top, "signal", 128));
+	else
+		snprintf(ended, ended_size, "exit status %u",
+			(unsigned int)json_in_u64(&in, top, "exit_status", 255));
+	json_decref(top);
+	return in.ret;
 }
 
 void record_stored_free(struct record_stored *s)

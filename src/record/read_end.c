@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "counters/json_in.h"
 #include "flow/device.h"
 
 #define ERRNO_MAX   133
@@ -263,6 +264,9 @@ void read_end(struct json_in *in, const json_t *from, const char *name, struct e
 	read_lists(in, from, name, end);
 	read_facts(in, from, end);
 	read_text(end->error, sizeof(end->error), json_in_str(in, from, "error"));
+	if (!in->ret && json_in_has(from, "counters"))
+		in->ret = counters_result_read(
+			&end->counters, json_in_object(in, from, "counters"), in->file, in->e);
 }
 
 void read_end_free(struct end_result *end)
@@ -274,6 +278,7 @@ void read_end_free(struct end_result *end)
 	free(end->facts);
 	free(end->latency);
 	free(end->service);
+	counters_result_free(end->counters);
 }
 
 /* Cells in any order, from anybody: a bucket that a value falls into is a bucket that exists. */

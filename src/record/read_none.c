@@ -32,6 +32,17 @@ int record_schema(const char *path, char schema[RECORD_SCHEMA_TEXT], struct err 
 	return without_parser(e);
 }
 
+int record_command(const char *path, char *words, size_t words_size, char *ended, size_t ended_size,
+	struct err *e)
+{
+	(void)path;
+	(void)words;
+	(void)words_size;
+	(void)ended;
+	(void)ended_size;
+	return without_parser(e);
+}
+
 void record_stored_free(struct record_stored *s)
 {
 	(void)s;

@@ -7,10 +7,10 @@
 
 void counters_csv(FILE *file, const struct report_counters *c, const char *end)
 {
-	const struct difference *d = &c->difference;
+	const struct difference *d = c->difference;
 
-	for (uint32_t i = 0; i < c->findings.count; i++) {
-		const struct finding *f = &c->findings.finding[i];
+	for (uint32_t i = 0; i < c->findings->count; i++) {
+		const struct finding *f = &c->findings->finding[i];
 
 		csv_row(file, &(struct csv_row){ "finding", end, f->object, f->rule, NAN, NAN,
 				      f->text, NULL });

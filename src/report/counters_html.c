@@ -16,6 +16,15 @@ static const enum html_mark marks[SEVERITIES] = { MARK_NOTE, MARK_WARNING, MARK_
 static const char *const classes[SEVERITIES] = { "note", "warning", "bad" };
 static const char *const words[SEVERITIES] = { "Note", "Warning", "Problem" };
 
+uint32_t counters_moved(const struct difference *d)
+{
+	uint32_t moved = 0;
+
+	for (int state = ROW_SAME + 1; state < ROW_STATES; state++)
+		moved += d->states[state];
+	return moved;
+}
+
 char *counter_digits(char buf[COUNTER_DIGITS], const struct row *r, const struct reading *reading)
 {
 	if (!reading->time_ns)
@@ -81,11 +90,42 @@ static void put_evidence(struct html *h, const struct finding *f)
 	html_fold_end(h);
 }
 
+/* The same rule on other objects: one line each, folded. */
+static void put_others(struct html *h, const struct findings *f, uint32_t first, const char *whose)
+{
+	uint32_t others = 0;
+	char text[64];
+
+	for (uint32_t i = first + 1; i < f->count; i++)
+		others += !strcmp(f->finding[i].rule, f->finding[first].rule);
+	if (!others)
+		return;
+	snprintf(text, sizeof(text), "The same on %u other%s", others, others == 1 ? "" : "s");
+	html_fold(h, text, false);
+	html_put(h, "<ul>\n");
+	for (uint32_t i = first + 1; i < f->count && others; i++)
+		if (!strcmp(f->finding[i].rule, f->finding[first].rule))
+			html_put(h, "<li><span class=\"mono\">%s%s</span>: %s</li>\n", whose,
+				f->finding[i].object, f->finding[i].text);
+	html_put(h, "</ul>\n");
+	html_fold_end(h);
+}
+
+static bool was_shown(const struct findings *f, uint32_t at)
+{
+	for (uint32_t i = 0; i < at; i++)
+		if (!strcmp(f->finding[i].rule, f->finding[at].rule))
+			return true;
+	return false;
+}
+
 void counters_html_findings(struct html *h, const struct findings *f, const char *whose)
 {
 	for (uint32_t i = 0; i < f->count; i++) {
 		const struct finding *one = &f->finding[i];
 
+		if (was_shown(f, i))
+			continue;
 		html_put(h, "<li class=\"%s\">", classes[one->severity]);
 		html_mark(h, marks[one->severity], words[one->severity]);
 		html_put(h, "<span class=\"where mono\">%s%s</span>", whose, one->object);
@@ -94,6 +134,7 @@ void counters_html_findings(struct html *h, const struct findings *f, const char
 			html_put(h, "<p class=\"todo\">%s</p>\n", one->advice);
 		if (one->evidence_count)
 			put_evidence(h, one);
+		put_others(h, f, i, whose);
 		html_put(h, "</li>\n");
 	}
 }
@@ -361,10 +402,11 @@ static void put_objects(struct html *h, const struct difference *d, uint32_t *le
 
 void counters_html(struct html *h, const struct difference *d, const char *id, const char *heading)
 {
-	uint32_t left = ROWS_SHOWN, telling = d->count - d->states[ROW_SAME];
+	uint32_t left = ROWS_SHOWN, telling = counters_moved(d);
 
 	html_section(h, id, heading);
-	html_put(h, "<p>%u of %u counters differ, over %.4g s.", telling, d->count, d->seconds);
+	html_put(h, "<p>%u of %u counters differ, over %.4g s.", telling,
+		telling + d->states[ROW_SAME], d->seconds);
 	if (d->states[ROW_RESET] || d->states[ROW_WRAPPED])
 		html_put(h, " %u were set back, %u went past their width and began again at 0.",
 			d->states[ROW_RESET], d->states[ROW_WRAPPED]);

@@ -13,6 +13,9 @@ void counters_html_findings(struct html *h, const struct findings *f, const char
  * heading says whose counters they are. */
 void counters_html(struct html *h, const struct difference *d, const char *id, const char *heading);
 
+/* How many counters differ; a record leaves out those that do not. */
+uint32_t counters_moved(const struct difference *d);
+
 /* The heat map alone: objects that have the same counters side by side. */
 void counters_html_heat(struct html *h, const struct difference *d);
 

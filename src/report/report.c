@@ -3,14 +3,19 @@
 
 #include <string.h>
 
+#include "counters/result.h"
 #include "report/counters_html.h"
 #include "report/csv.h"
 #include "report/run_html.h"
 
+static void use_own_counters(struct report *r)
+{
+	r->counters[0] = (struct report_counters){ &r->difference, &r->findings };
+}
+
 static int load_pair(
 	struct report *r, const char *before, const char *after, const char *names, struct err *e)
 {
-	struct report_counters *c = &r->counters[0];
 	struct rules *rules = NULL;
 	int ret;
 
@@ -18,41 +23,30 @@ static int load_pair(
 	if (!ret)
 		ret = snapshot_load(&r->after, after, names, e);
 	if (!ret)
-		ret = difference_make(&c->difference, &r->before, &r->after, e);
+		ret = difference_make(&r->difference, &r->before, &r->after, e);
 	if (!ret)
 		ret = rules_load(&rules, NULL, e);
 	if (!ret)
-		ret = findings_make(&c->findings, &c->difference, rules, e);
-	c->there = !ret;
+		ret = findings_make(&r->findings, &r->difference, rules, e);
 	rules_free(rules);
+	use_own_counters(r);
 	return ret;
-}
-
-/* A record without counters is as good as one with them. */
-static int load_counters(struct report *r, int end, const char *path, struct err *e)
-{
-	struct report_counters *c = &r->counters[end];
-	int ret;
-
-	ret = difference_load(&c->difference, &c->findings, path, end ? "remote" : "local", e);
-	c->there = !ret;
-	if (ret != -ENOENT)
-		return ret;
-	err_clear(e);
-	return 0;
 }
 
 static int load_run(struct report *r, const char *path, struct err *e)
 {
+	const struct end_result *const ends[] = { &r->run.local, &r->run.remote };
 	int ret;
 
 	ret = record_read(&r->run, path, e);
 	if (ret)
 		return ret;
 	r->has_run = true;
-	for (int end = 0; !ret && end < 2 && strcmp(path, "-"); end++)
-		ret = load_counters(r, end, path, e);
-	return ret;
+	for (int i = 0; i < 2; i++)
+		if (ends[i]->counters)
+			r->counters[i] = (struct report_counters){ &ends[i]->counters->difference,
+				&ends[i]->counters->findings };
+	return 0;
 }
 
 static int load_one(struct report *r, const char *path, struct err *e)
@@ -65,10 +59,12 @@ static int load_one(struct report *r, const char *path, struct err *e)
 	ret = record_schema(path, schema, e);
 	if (ret)
 		return ret;
-	if (!strcmp(schema, DIFFERENCE_SCHEMA)) {
-		ret = difference_load(
-			&r->counters[0].difference, &r->counters[0].findings, path, NULL, e);
-		r->counters[0].there = !ret;
+	if (!strcmp(schema, DIFFERENCE_SCHEMA) || !strcmp(schema, COMMAND_SCHEMA)) {
+		use_own_counters(r);
+		ret = difference_load(&r->difference, &r->findings, path, NULL, e);
+		if (!ret && !strcmp(schema, COMMAND_SCHEMA))
+			ret = record_command(path, r->command, sizeof(r->command), r->ended,
+				sizeof(r->ended), e);
 		return ret;
 	}
 	if (!strcmp(schema, SNAPSHOT_SCHEMA)) {
@@ -92,10 +88,8 @@ int report_load(
 
 void report_free(struct report *r)
 {
-	for (int i = 0; i < 2; i++) {
-		difference_free(&r->counters[i].difference);
-		findings_free(&r->counters[i].findings);
-	}
+	difference_free(&r->difference);
+	findings_free(&r->findings);
 	snapshot_free(&r->before);
 	snapshot_free(&r->after);
 	record_stored_free(&r->run);
@@ -111,8 +105,8 @@ char *report_whose(const struct report *r, int end, char buf[REPORT_WHOSE])
 			run_end_name(&r->run.rec, client));
 	else
 		snprintf(buf, REPORT_WHOSE, "%s",
-			r->counters[end].difference.host[0] ? r->counters[end].difference.host
-							    : "a host");
+			r->counters[end].difference->host[0] ? r->counters[end].difference->host
+							     : "a host");
 	return buf;
 }
 
@@ -127,14 +121,14 @@ static void put_findings(struct html *h, const struct report *r)
 	if (r->has_run)
 		run_html_findings(h, &r->run.rec);
 	for (int end = 0; end < 2; end++) {
-		if (!r->counters[end].there)
+		if (!r->counters[end].difference)
 			continue;
 		report_whose(r, end, whose);
 		strncat(whose, ": ", sizeof(whose) - strlen(whose) - 1);
-		counters_html_findings(h, &r->counters[end].findings, r->has_run ? whose : "");
-		count += r->counters[end].findings.count;
-		rules += r->counters[end].findings.rules;
-		skipped += r->counters[end].findings.skipped;
+		counters_html_findings(h, r->counters[end].findings, r->has_run ? whose : "");
+		count += r->counters[end].findings->count;
+		rules += r->counters[end].findings->rules;
+		skipped += r->counters[end].findings->skipped;
 	}
 	if (!count) {
 		html_put(h, "<li class=\"good\">");
@@ -151,19 +145,24 @@ static void put_findings(struct html *h, const struct report *r)
 
 static void put_pair_head(struct html *h, const struct report *r)
 {
-	const struct difference *d = &r->counters[0].difference;
+	const struct difference *d = r->counters[0].difference;
 	char before[32], after[32], whose[REPORT_WHOSE];
 	uint32_t bad = 0;
 
-	for (uint32_t i = 0; i < r->counters[0].findings.count; i++)
-		bad += r->counters[0].findings.finding[i].severity > SEVERITY_NOTE;
+	for (uint32_t i = 0; i < r->counters[0].findings->count; i++)
+		bad += r->counters[0].findings->finding[i].severity > SEVERITY_NOTE;
 	html_put(h,
-		"<header class=\"top\"><p class=\"kind\">weir counters</p>\n<h1>%u counters differ <small>on %s, within %.4g s</small></h1>\n<p>",
-		d->count - d->states[ROW_SAME], report_whose(r, 0, whose), d->seconds);
+		"<header class=\"top\"><p class=\"kind\">%s</p>\n<h1>%u counters differ <small>on %s, within %.4g s</small></h1>\n<p>",
+		r->command[0] ? "weir run" : "weir counters", counters_moved(d),
+		report_whose(r, 0, whose), d->seconds);
 	html_mark(h, bad ? MARK_WARNING : MARK_GOOD,
 		bad ? "Something was found" : "No trouble was found");
-	html_put(h, "</p>\n<p class=\"meta\">%s to %s</p></header>\n",
-		run_time_text(before, d->before_ns), run_time_text(after, d->after_ns));
+	html_put(h, "</p>\n<p class=\"meta\">%s to %s", run_time_text(before, d->before_ns),
+		run_time_text(after, d->after_ns));
+	if (r->command[0])
+		html_put(h, " &middot; <span class=\"mono\">%s</span> &middot; %s", r->command,
+			r->ended);
+	html_put(h, "</p></header>\n");
 	html_put(h,
 		"<nav aria-label=\"Sections\"><a href=\"#findings\">Findings</a><a href=\"#counters\">Counters</a></nav>\n");
 }
@@ -174,13 +173,13 @@ static void put_counters(struct html *h, const struct report *r)
 	bool first = true;
 
 	for (int end = 0; end < 2; end++) {
-		if (!r->counters[end].there)
+		if (!r->counters[end].difference)
 			continue;
 		snprintf(heading, sizeof(heading),
 			r->has_run ? "Counters of the %s" : "Counters of %s",
 			report_whose(r, end, whose));
 		counters_html(
-			h, &r->counters[end].difference, first ? "counters" : "counters2", heading);
+			h, r->counters[end].difference, first ? "counters" : "counters2", heading);
 		first = false;
 	}
 }
@@ -215,7 +214,7 @@ static void write_html(const struct report *r, FILE *file)
 	}
 	html_begin(&h, title);
 	if (r->has_run)
-		run_html_head(&h, rec, &f, r->counters[0].there || r->counters[1].there);
+		run_html_head(&h, rec, &f, r->counters[0].difference || r->counters[1].difference);
 	else
 		put_pair_head(&h, r);
 	html_put(&h, "<main>\n");
@@ -244,7 +243,7 @@ static void write_csv(const struct report *r, FILE *file)
 		run_csv(file, &r->run.rec, &f);
 	}
 	for (int end = 0; end < 2; end++)
-		if (r->counters[end].there)
+		if (r->counters[end].difference)
 			counters_csv(file, &r->counters[end],
 				!r->has_run			     ? NULL
 				: r->run.rec.options->client == !end ? "client"
@@ -254,23 +253,15 @@ static void write_csv(const struct report *r, FILE *file)
 static int write_out(const struct report *r, enum out_mode mode, FILE *file, struct err *e)
 {
 	const struct report_counters *c = r->counters;
-	char whose[REPORT_WHOSE];
 	struct out o;
 
 	out_init(&o, file, mode);
 	if (r->has_run)
 		record_emit(&r->run.rec, &o);
-	for (int end = 0; end < 2; end++) {
-		if (!c[end].there || (mode == OUT_JSON && r->has_run))
-			continue;
-		if (mode == OUT_JSON) {
-			difference_emit(&c[end].difference, &c[end].findings, NULL, false, &o);
-			continue;
-		}
-		if (r->has_run)
-			out_text(&o, "\ncounters of the %s\n", report_whose(r, end, whose));
-		difference_print(&c[end].difference, &c[end].findings, 20, false, &o);
-	}
+	else if (mode == OUT_JSON)
+		difference_emit(c->difference, c->findings, NULL, false, &o);
+	else
+		difference_print(c->difference, c->findings, 20, false, &o);
 	return out_finish(&o, e);
 }
 

@@ -23,14 +23,17 @@ struct report {
 	bool has_run;
 	struct record_stored run;
 	struct report_counters { /* of the end that wrote the record, or of the pair; of its peer */
-		bool there;
-		struct difference difference;
-		struct findings findings;
+		const struct difference *difference; /* NULL: none */
+		const struct findings *findings;
 	} counters[2];
-	struct snapshot before, after; /* of a pair */
+	char command[256], ended[64]; /* of weir run: what ran, how it ended; or empty */
+	/* what a pair or weir run owns */
+	struct snapshot before, after;
+	struct difference difference;
+	struct findings findings;
 };
 
-/* Read a record ("-" is standard input), a difference, or with second a pair of snapshots; names as
+/* Read a record of a run or a command ("-" is standard input), a difference, or with second a pair of snapshots; names as
  * in snapshot_load(). Errors as record_read() and snapshot_load(). On failure there is nothing to
  * free. */
 int report_load(
