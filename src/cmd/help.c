@@ -9,6 +9,7 @@
 int cmd_help(int argc, char **argv)
 {
 	const struct opt_table *tables[] = { [WORKLOADS] = &report_option_table,
+		&diff_option_table,
 		&nic_option_table,
 		&counters_option_table,
 		&run_option_table };
@@ -32,6 +33,6 @@ int cmd_help(int argc, char **argv)
 			opt_help(tables[w], &o);
 		return STATUS_GOOD;
 	}
-	log_error("usage: weir help stream|rr|crr|report|nic|counters|run");
+	log_error("usage: weir help stream|rr|crr|report|diff|nic|counters|run");
 	return STATUS_USAGE;
 }

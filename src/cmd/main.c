@@ -19,6 +19,7 @@ static const struct {
 	{ "rr", cmd_rr, "request/response latency and rate on open connections" },
 	{ "crr", cmd_crr, "connect/request/response: a connection for each transaction" },
 	{ "report", cmd_report, "a record or two snapshots as text, CSV, JSON or one HTML file" },
+	{ "diff", cmd_diff, "two runs compared: what changed, and the likely cause" },
 	{ "nic", cmd_nic, "show, prepare and restore the settings of network interfaces" },
 	{ "counters", cmd_counters, "what this host counts, what moved, and what it means" },
 	{ "run", cmd_run, "a command, and which counters moved meanwhile" },
