@@ -9,6 +9,8 @@
 #include "record/stats.h"
 
 #define MAD_TO_SIGMA 1.4826
+/* What a CPU that wakes later adds. */
+#define RTT_NOISE_NS 100e3
 #define ALIKE	     2.0 /* neighbours in time are: fewer intervals tell anything than there are */
 
 const char *const compare_verdict_name[] = { "same", "better", "worse", "different" };
@@ -82,20 +84,38 @@ static double interval_p99(const struct interval_result *iv)
 	return (double)iv->latency_p99_ns;
 }
 
+/* A figure of every interval; the caller frees it. NULL for none. */
+static double *series_of(const struct end_result *end, interval_figure *figure)
+{
+	double *y = end && end->interval_count ? calloc(end->interval_count, sizeof(*y)) : NULL;
+
+	for (uint32_t i = 0; y && i < end->interval_count; i++)
+		y[i] = figure(&end->intervals[i]);
+	return y;
+}
+
 static double noise_of(const struct end_result *end, interval_figure *figure)
 {
-	double *y, noise;
+	double *y = series_of(end, figure), noise;
 
-	if (!end || !end->interval_count)
-		return 0;
-	y = calloc(end->interval_count, sizeof(*y));
-	if (!y)
-		return 0;
-	for (uint32_t i = 0; i < end->interval_count; i++)
-		y[i] = figure(&end->intervals[i]);
-	noise = series_noise(y, end->interval_count);
+	noise = y ? series_noise(y, end->interval_count) : 0;
 	free(y);
 	return noise;
+}
+
+/* Round-trip time hangs on who happens to have the CPU: the median of the intervals, and as noise their
+ * whole spread. NAN where there is none. */
+static double rtt_of(const struct end_result *end, double *noise)
+{
+	double *y = series_of(end, interval_rtt), median;
+
+	*noise = 0;
+	if (!y)
+		return NAN;
+	median = stats_median(y, end->interval_count);
+	*noise = series_noise(y, end->interval_count) * sqrt((double)end->interval_count) / ALIKE;
+	free(y);
+	return median;
 }
 
 struct figure {
@@ -217,16 +237,17 @@ static int add_tcp(struct compare *c, const struct figures_part *a, const struct
 		ret = add_rare(
 			c, "ECN marked", whose, x.marked, y.marked, x.segments, y.segments, e);
 	if (!ret && a->tcp.known && b->tcp.known) {
-		/* A queue of a few microseconds more is a CPU that woke later. */
+		double noise[2],
+			rtt[2] = { rtt_of(a->sender, &noise[0]), rtt_of(b->sender, &noise[1]) };
+
 		ret = add_figure(c,
 			&(struct figure){ "round-trip time", whose, COMPARE_NS,
-				SENSE_LESS_IS_BETTER, 0.15, 50e3 },
-			a->tcp.rtt_us * 1e3, b->tcp.rtt_us * 1e3, noise_of(a->sender, interval_rtt),
-			noise_of(b->sender, interval_rtt), e);
+				SENSE_LESS_IS_BETTER, 0.15, RTT_NOISE_NS },
+			rtt[0], rtt[1], noise[0], noise[1], e);
 		if (!ret)
 			ret = add_figure(c,
 				&(struct figure){ "least round-trip time", whose, COMPARE_NS,
-					SENSE_LESS_IS_BETTER, 0.15, 50e3 },
+					SENSE_LESS_IS_BETTER, 0.15, RTT_NOISE_NS / 2 },
 				a->tcp.min_rtt_us * 1e3, b->tcp.min_rtt_us * 1e3, 0, 0, e);
 	}
 	for (int i = 0; i < TCP_LIMITS && !ret && a->tcp.limits_known && b->tcp.limits_known; i++) {
@@ -406,6 +427,9 @@ int compare_make(struct compare *c, const struct report *before, const struct re
 		ret = compare_settings(c, e);
 	if (!ret)
 		ret = compare_findings(c, e);
+	if (!ret && before->has_run && !c->headline && !c->finding_count)
+		ret = err_set(
+			e, EINVAL, "they have no figure in common: neither went the other's way");
 	if (ret) {
 		compare_free(c);
 		return ret;

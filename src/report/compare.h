@@ -30,7 +30,7 @@ enum compare_sense { SENSE_NONE, SENSE_MORE_IS_BETTER, SENSE_LESS_IS_BETTER };
 
 struct change {
 	char name[COUNTER_TEXT];   /* "throughput", "retransmitted", a counter's name */
-	char whose[16];		   /* "client", "server", "client to server"; or empty */
+	char whose[24];		   /* "client", "server", "client to server"; or empty */
 	char object[COUNTER_TEXT]; /* of a counter: its NIC or device; or empty */
 	const char *unit_name;	   /* of counters: "packets/s"; or NULL */
 	uint8_t unit, sense;	   /* enum compare_unit, enum compare_sense */
@@ -41,7 +41,7 @@ struct change {
 };
 
 struct setting {
-	char whose[16]; /* "client", "server", "option" */
+	char whose[24]; /* "client", "server", "option" */
 	char name[64], before[HOST_VALUE_SIZE], after[HOST_VALUE_SIZE]; /* "-": absent */
 	bool telling; /* known to change how fast a network is */
 };
@@ -49,7 +49,7 @@ struct setting {
 struct compare_finding {
 	bool appeared;	  /* only in the second; else only in the first */
 	uint8_t severity; /* enum html_mark */
-	char name[48], whose[16], text[640], advice[320];
+	char name[48], whose[24], text[640], advice[320];
 };
 
 struct cause {

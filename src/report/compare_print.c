@@ -130,6 +130,8 @@ static void print_changes(const struct compare *c, struct out *o)
 
 static void print_rest(const struct compare *c, struct out *o)
 {
+	uint32_t more = 0;
+
 	if (c->setting_count)
 		out_text(o, "\nsettings that differ\n");
 	for (uint32_t i = 0; i < c->setting_count; i++)
@@ -137,10 +139,18 @@ static void print_rest(const struct compare *c, struct out *o)
 			c->setting[i].name, c->setting[i].before, c->setting[i].after);
 	if (c->finding_count)
 		out_text(o, "\nfindings\n");
-	for (uint32_t i = 0; i < c->finding_count; i++)
+	for (uint32_t i = 0; i < c->finding_count; i++) {
+		/* The same on every NIC is said twice, then counted. */
+		if (i >= 2 && !strcmp(c->finding[i].name, c->finding[i - 2].name)) {
+			more++;
+			continue;
+		}
 		out_text(o, "  %s: %s%s%s\n", c->finding[i].appeared ? "new" : "gone",
 			c->finding[i].whose, c->finding[i].whose[0] ? ": " : "",
 			c->finding[i].text);
+	}
+	if (more)
+		out_text(o, "  ... and %u more of the same\n", more);
 }
 
 static void emit_changes(const struct compare *c, struct out *o)
