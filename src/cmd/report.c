@@ -60,17 +60,11 @@ const struct opt_table report_option_table = {
 
 int report_form(bool html, bool csv, bool json, const char *out, struct err *e)
 {
-	static const char *const endings[] = { ".txt", ".json", ".csv", ".html" };
-	const char *dot = out ? strrchr(out, '.') : NULL;
-
 	if (html + csv + json > 1)
 		return err_set(e, EINVAL, "choose one of --html, --csv and --json");
 	if (html || csv || json)
 		return html ? REPORT_HTML : csv ? REPORT_CSV : REPORT_JSON;
-	for (int i = REPORT_TEXT; dot && i <= REPORT_HTML; i++)
-		if (!strcmp(dot, endings[i]))
-			return i;
-	return REPORT_TEXT;
+	return out ? report_form_of(out) : REPORT_TEXT;
 }
 
 struct to_write {

@@ -110,6 +110,17 @@ char *report_whose(const struct report *r, int end, char buf[REPORT_WHOSE])
 	return buf;
 }
 
+enum report_form report_form_of(const char *path)
+{
+	static const char *const endings[] = { ".txt", ".json", ".csv", ".html" };
+	const char *dot = strrchr(path, '.');
+
+	for (int i = REPORT_TEXT; dot && i <= REPORT_HTML; i++)
+		if (!strcmp(dot, endings[i]))
+			return (enum report_form)i;
+	return REPORT_TEXT;
+}
+
 static void put_findings(struct html *h, const struct report *r)
 {
 	uint32_t count = r->has_run ? (uint32_t)r->run.rec.finding_count : 0, skipped = 0,

@@ -43,6 +43,9 @@ void report_free(struct report *r);
 /* -errno of the write that failed. */
 int report_write(const struct report *r, enum report_form form, FILE *file, struct err *e);
 
+/* The form that the ending of a file's name asks for; text where it asks for none. */
+enum report_form report_form_of(const char *path);
+
 /* "client, node1" or "node1": whose counters these are; returns buf. */
 #define REPORT_WHOSE 128
 char *report_whose(const struct report *r, int end, char buf[REPORT_WHOSE]);
