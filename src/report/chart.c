@@ -9,7 +9,9 @@
 #define PLOT_HEIGHT 100.0
 #define POINTS_MAX                                                                                 \
 	600 /* more than a screen can show: drawn as the lowest and the highest of each */
-#define BINS 72
+#define BINS_MAX   72
+#define BINS_MIN   12
+#define BUCKET_LOG 0.017 /* two buckets of the histogram: narrower bins would be a comb */
 
 double chart_top(double y)
 {
@@ -204,7 +206,7 @@ static double place_ns(const struct log_axis *axis, double ns)
 	return fmin(fmax(place, 0), 1) * PLOT_WIDTH;
 }
 
-static double fill_bins(const struct hist *hist, const struct log_axis *axis, double bin[BINS])
+static double fill_bins(const struct hist *hist, const struct log_axis *axis, double *bin, int bins)
 {
 	double most = 0;
 
@@ -219,8 +221,8 @@ static double fill_bins(const struct hist *hist, const struct log_axis *axis, do
 				? (double)hist_bucket_low_ns(i)
 				: ((double)hist_bucket_low_ns(i) + (double)hist_bucket_high_ns(i)) /
 					  2;
-		b = (int)(place_ns(axis, middle) / PLOT_WIDTH * BINS);
-		b = b < BINS ? b : BINS - 1;
+		b = (int)(place_ns(axis, middle) / PLOT_WIDTH * bins);
+		b = b < bins ? b : bins - 1;
 		bin[b] += (double)hist->bucket[i];
 		most = fmax(most, bin[b]);
 	}
@@ -257,7 +259,9 @@ void chart_histogram(struct html *h, const char *title, const struct hist *hist,
 {
 	struct log_axis axis = { log10(fmax((double)hist->min_ns, 1)) - 0.05,
 		log10(fmax((double)hist->max_ns, 1)) + 0.05 };
-	double bin[BINS] = { 0 }, most = fill_bins(hist, &axis, bin);
+	double wanted = (axis.to - axis.from) * log(10) / BUCKET_LOG;
+	int bins = (int)fmin(fmax(wanted, BINS_MIN), BINS_MAX);
+	double bin[BINS_MAX] = { 0 }, most = fill_bins(hist, &axis, bin, bins);
 	char text[UNITS_TEXT];
 
 	html_put(h, "<figure class=\"chart\"><figcaption>%s</figcaption>\n", title);
@@ -268,14 +272,14 @@ void chart_histogram(struct html *h, const char *title, const struct hist *hist,
 	html_put(h,
 		"<svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s: how often which time\"><path class=\"grid\" d=\"M0 0H1000M0 100H1000\"/>",
 		title);
-	for (int i = 0; i < BINS && most > 0; i++) {
+	for (int i = 0; i < bins && most > 0; i++) {
 		double tall = bin[i] / most * PLOT_HEIGHT;
 
 		if (bin[i] > 0)
 			html_put(h,
 				"<rect class=\"b\" x=\"%.1f\" y=\"%.2f\" width=\"%.1f\" height=\"%.2f\"/>",
-				i * PLOT_WIDTH / BINS + 1, PLOT_HEIGHT - fmax(tall, 1),
-				PLOT_WIDTH / BINS - 2, fmax(tall, 1));
+				i * PLOT_WIDTH / bins + 1, PLOT_HEIGHT - fmax(tall, 1),
+				PLOT_WIDTH / bins - 2, fmax(tall, 1));
 	}
 	for (int i = 0; i < percents; i++)
 		if (hist_percentile_is_sound(hist, percent[i]))

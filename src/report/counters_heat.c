@@ -121,7 +121,7 @@ static void put_map(
 	for (uint32_t i = 0; i < count; i++)
 		most = fmax(most, rows[i].most);
 	html_put(h,
-		"<h3>%s: siblings side by side</h3>\n<p class=\"aside\">Darker is more, on a logarithmic scale. A triangle marks what is more than 5 MAD from the median of its siblings.",
+		"<h3>%s: siblings side by side</h3>\n<p class=\"aside\">Stronger colour is more, on a logarithmic scale. A triangle marks what is more than 5 MAD from the median of its siblings.",
 		heat->source);
 	if (heat->all > heat->columns)
 		html_put(h, " The first %u of %u are shown.", heat->columns, heat->all);
