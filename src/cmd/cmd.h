@@ -17,6 +17,8 @@ int cmd_stream(int argc, char **argv);
 int cmd_rr(int argc, char **argv);
 int cmd_crr(int argc, char **argv);
 int cmd_rails(int argc, char **argv);
+int cmd_report(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
 int cmd_nic(int argc, char **argv);
 int cmd_p2p(int argc, char **argv);
 int cmd_counters(int argc, char **argv);
@@ -26,8 +28,11 @@ int cmd_help(int argc, char **argv);
 /* weir alone: what this host looks like, and what to try next. */
 int cmd_here(void);
 
-/* nic.c */
-extern const struct opt_table nic_option_table;
+/* nic.c, report.c, diff.c */
+extern const struct opt_table nic_option_table, report_option_table, diff_option_table;
+
+/* report.c: the form that options or the ending of a file's name ask for, or -EINVAL. */
+int report_form(bool html, bool csv, bool json, const char *out, struct err *e);
 
 /* p2p_options.c */
 extern const struct opt_table p2p_option_table;

@@ -12,6 +12,8 @@ int cmd_help(int argc, char **argv)
 	const struct opt_table *tables[] = { [WORKLOADS] = &rails_option_table,
 		&nic_option_table,
 		&p2p_option_table,
+		&report_option_table,
+		&diff_option_table,
 		&counters_option_table,
 		&run_option_table };
 	const int count = (int)(sizeof(tables) / sizeof(tables[0]));
@@ -34,6 +36,6 @@ int cmd_help(int argc, char **argv)
 			opt_help(tables[w], &o);
 		return STATUS_GOOD;
 	}
-	log_error("usage: weir help stream|rr|crr|rails|nic|p2p|counters|run");
+	log_error("usage: weir help stream|rr|crr|rails|nic|p2p|counters|run|report|diff");
 	return STATUS_USAGE;
 }

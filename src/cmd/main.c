@@ -19,6 +19,8 @@ static const struct {
 	{ "rr", cmd_rr, "request/response latency and rate on open connections" },
 	{ "crr", cmd_crr, "connect/request/response: a connection for each transaction" },
 	{ "rails", cmd_rails, "bulk TCP throughput over many NICs at once" },
+	{ "report", cmd_report, "a record or two snapshots as text, CSV, JSON or one HTML file" },
+	{ "diff", cmd_diff, "two runs compared: what changed, and the likely cause" },
 	{ "nic", cmd_nic, "show, prepare and restore the settings of network interfaces" },
 	{ "p2p", cmd_p2p, "move memory between GPUs, or hosts, over several NICs" },
 	{ "counters", cmd_counters, "what this host counts, what moved, and what it means" },

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "counters/json_in.h"
 #include "counters/known.h"
 #include "counters/read.h"
 #include "counters/result.h"
@@ -437,5 +438,21 @@ int json_difference_parse(struct difference *d, struct findings *findings, const
 		}
 	}
 	counters_result_free(r);
+	return ret;
+}
+
+int counters_result_read(
+	struct counters_result **r, const json_t *from, const char *label, struct err *e)
+{
+	int ret;
+
+	ret = counters_result_new(r, e);
+	if (ret)
+		return ret;
+	ret = load_difference(*r, label, from, e);
+	if (ret) {
+		counters_result_free(*r);
+		*r = NULL;
+	}
 	return ret;
 }

@@ -272,6 +272,21 @@ static void emit_end(const struct record *rec, const char *key, const struct end
 	out_end(o);
 }
 
+/* All filled buckets, each by its lowest value: a reader gets every percentile of them. */
+static void emit_histogram(const struct hist *h, struct out *o)
+{
+	out_array(o, "histogram");
+	for (unsigned int i = 0; i < HIST_BUCKETS; i++) {
+		if (!h->bucket[i])
+			continue;
+		out_array(o, NULL);
+		out_u64(o, NULL, NULL, hist_bucket_low_ns(i));
+		out_u64(o, NULL, NULL, h->bucket[i]);
+		out_end(o);
+	}
+	out_end(o);
+}
+
 static void emit_latency(
 	const char *key, const struct hist *h, const struct flow_options *options, struct out *o)
 {
@@ -298,6 +313,7 @@ static void emit_latency(
 		out_end(o);
 	}
 	out_end(o);
+	emit_histogram(h, o);
 	out_end(o);
 }
 
@@ -372,11 +388,12 @@ void json_emit(const struct record *rec, const struct figures *f, struct out *o)
 
 	out_object(o, NULL);
 	out_str(o, "schema", NULL, RECORD_SCHEMA);
-	out_str(o, "weir", NULL, WEIR_VERSION);
+	out_str(o, "weir", NULL, rec->written_by ? rec->written_by : WEIR_VERSION);
 	out_str(o, "workload", NULL, workload_name[rec->workload]);
 	json_time("started", rec->started_wall_ns, o);
 	out_str(o, "protocol", NULL, rec->neper ? "neper" : "weir");
 	out_str(o, "role", NULL, client ? "client" : "server");
+	out_str(o, "peer_address", NULL, rec->peer_address[0] ? rec->peer_address : NULL);
 	emit_options(rec, o);
 	emit_end(rec, "local", rec->local, rec->local_address, client, o);
 	emit_end(rec, "remote", rec->remote, rec->peer_address, !client, o);

@@ -46,6 +46,7 @@ struct record {
 	bool neper; /* neper's protocol was spoken: little is known of the peer */
 	char local_address[80], peer_address[80];
 	uint64_t started_wall_ns;
+	const char *written_by;			 /* version of weir; NULL: this one */
 	const struct end_result *local, *remote; /* remote may be NULL or not valid */
 	const struct run *run;			 /* this end's run, for samples; may be NULL */
 	uint64_t ceiling_bps;			 /* physical speed of the link, 0 unknown */

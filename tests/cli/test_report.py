@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""weir report and weir diff on the command line: forms, bad input, output that cannot be written."""
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from weirtest import weir
+
+
+@pytest.fixture(scope="module", name="folder")
+def fixture_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records")
+    subprocess.run([os.environ["MAKE_RECORDS"], folder], check=True, timeout=60)
+    return folder
+
+
+def test_text_is_what_the_run_printed(folder):
+    for name in ("stream", "rr", "stream-failed"):
+        done = weir("report", folder / f"{name}.json")
+        assert (done.status, done.stderr) == (0, "")
+        assert done.stdout == (folder / f"{name}.txt").read_text()
+
+
+def test_json_is_the_record(folder):
+    done = weir("report", folder / "stream.json", "--json")
+    assert done.stdout == (folder / "stream.json").read_text()
+
+
+def test_csv_has_one_figure_a_line(folder, tmp_path):
+    weir("report", folder / "stream.json", "--out", tmp_path / "x.csv")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "x.csv").read_text())))
+    received = [r for r in rows if r["section"] == "interval" and r["end"] == "server" and r["name"] == "received"]
+    assert len(received) == 10 and float(received[0]["value"]) == 8e9 and received[0]["unit"] == "bit/s"
+    assert {r["section"] for r in rows} >= {"run", "interval", "flow", "fact", "end"}
+
+
+def test_csv_is_no_formula(folder, tmp_path):
+    record = json.loads((folder / "stream.json").read_text())
+    record["local"]["facts"]["nic_driver"] = '=cmd|"/c calc"!A1'
+    (tmp_path / "x.json").write_text(json.dumps(record))
+    done = weir("report", tmp_path / "x.json", "--csv")
+    row = next(r for r in csv.DictReader(io.StringIO(done.stdout)) if r["name"] == "nic_driver")
+    assert row["value"] == "'=cmd|\"/c calc\"!A1"
+
+
+def test_events_before_the_record_are_passed_over(folder, tmp_path):
+    (tmp_path / "log").write_text((folder / "events.ndjson").read_text() + (folder / "stream.json").read_text())
+    assert weir("report", tmp_path / "log").stdout == (folder / "stream.txt").read_text()
+
+
+@pytest.mark.parametrize("text, words", [
+    ("", "it is empty"), ("{", "not JSON"), ("[]", "names no schema"), ('{"schema":"weir/run/9"}', "holds weir/run/9"),
+    ('{"schema":"weir/nic/1"}', "not a run record"), ('{"schema":"weir/run/1"}', "is missing"), ('{"schema":"weir/counters/1"}', "takes two"),
+])
+def test_what_is_no_record_is_refused(tmp_path, text, words):
+    (tmp_path / "x.json").write_text(text)
+    for command in (["report"], ["diff", tmp_path / "x.json"]):
+        done = weir(*command, tmp_path / "x.json")
+        assert done.status == (1 if command == ["report"] else 2) and done.stdout == ""
+        assert words in done.stderr and "x.json" in done.stderr
+
+
+def test_a_cut_record_is_refused_with_its_place(folder, tmp_path):
+    (tmp_path / "x.json").write_text((folder / "stream.json").read_text()[:5000])
+    done = weir("report", tmp_path / "x.json")
+    assert done.status == 1 and "x.json:1:5001" in done.stderr
+
+
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path):
+    with open(tmp_path / "x.json", "wb") as file:
+        file.truncate(2 << 30)
+    done = weir("report", tmp_path / "x.json")
+    assert done.status == 1 and "larger than 1024 MiB" in done.stderr and done.seconds < 5
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_said(folder):
+    for form in ("--html", "--csv", "--json"):
+        done = weir("report", folder / "stream.json", form, "--out", "/dev/full")
+        assert done.status == 1 and "No space left on device" in done.stderr
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(folder, tmp_path):
+    done = weir("report", folder / "stream.json", "--out", tmp_path / "no" / "x.html")
+    assert done.status == 1 and "x.html" in done.stderr and list(tmp_path.iterdir()) == []
+
+
+def test_usage(folder):
+    assert weir("report").status == 2
+    assert weir("report", folder / "stream.json", "--html", "--csv").status == 2
+    assert weir("diff", folder / "stream.json").status == 2
+    assert weir("diff", folder / "stream.json", folder / "rr.json").status == 2
+
+
+def test_diff_of_equal_runs_is_silent_about_causes(folder):
+    done = weir("diff", folder / "stream.json", folder / "stream-server.json")
+    assert done.status == 0 and "no difference beyond the noise" in done.stdout and "cause" not in done.stdout
+
+
+def test_diff_says_when_it_does_not_know(folder, tmp_path):
+    record = json.loads((folder / "stream.json").read_text())
+    for end in ("local", "remote"):
+        for name in ("rx_bytes", "tx_bytes"):
+            record[end]["counts"][name] //= 2
+            for part in record[end]["intervals"] + [flow["counts"] for flow in record[end]["flows"]]:
+                part[name] //= 2
+        record[end]["cpu"]["user_ns"] //= 2
+        record[end]["cpu"]["system_ns"] //= 2
+    (tmp_path / "slow.json").write_text(json.dumps(record))
+    done = weir("diff", folder / "stream.json", tmp_path / "slow.json")
+    assert done.status == 1 and "-50 %" in done.stdout and "not known" in done.stdout
+    assert weir("diff", tmp_path / "slow.json", folder / "stream.json", "--only-worse").status == 0
+    assert weir("diff", folder / "stream.json", tmp_path / "slow.json", "--only-worse").status == 1
+
+
+def test_ten_thousand_nics_fit_a_page(tmp_path):
+    def snapshot(path, add):
+        rows = [["rx_bytes", "counter", 64, "bytes", 1000 + add, 10**18 + add], ["rx_dropped", "counter", 64, "packets", 5, 10**18 + add]]
+        objects = [{"source": "netdev", "object": f"eth{i}", "counters": rows} for i in range(10000)]
+        path.write_text(json.dumps({
+            "schema": "weir/counters/1", "weir": "0", "host": "n", "taken": "2026-01-01T00:00:00.000Z", "taken_ns": 10**18 + add, "took_ns": 1,
+            "problem_count": 0, "problems": [], "columns": ["name", "kind", "bits", "unit", "value", "time_ns"], "objects": objects}))
+
+    snapshot(tmp_path / "a.json", 0)
+    snapshot(tmp_path / "b.json", 10**9)
+    done = weir("report", tmp_path / "a.json", tmp_path / "b.json", "--out", tmp_path / "x.html")
+    assert done.status == 0 and done.seconds < 30, done
+    text = (tmp_path / "x.html").read_text()
+    assert "10000 of 20000 counters differ" in text and len(text) < 2_000_000
