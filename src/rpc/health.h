@@ -5,7 +5,8 @@
  *	rpc_health_set(health, "", true);
  *	rpc_health_set(health, "weir.v1.Agent", true);
  *
- * Every Watch hears of a change. Free it before its server. */
+ * "" is set to serving from the start. Every Watch hears of a change. Free it after its server was
+ * shut down, before it is freed. */
 #ifndef WEIR_RPC_HEALTH_H
 #define WEIR_RPC_HEALTH_H
 
