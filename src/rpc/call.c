@@ -326,6 +326,10 @@ static void call_hand_over(struct rpc_call *call, bool end)
 	ProtobufCMessage *message = NULL;
 	struct rpc_arena arena = { 0 };
 
+	if (clock_ns() >= call->deadline_ns) {
+		rpc_call_refuse(call, 200, RPC_DEADLINE_EXCEEDED, "the deadline has passed");
+		return;
+	}
 	if (!end) {
 		message = rpc_unpack(&arena, in->limit, call->types->input, in->body, in->length);
 		rpc_frame_reset(in);

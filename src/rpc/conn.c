@@ -211,9 +211,14 @@ static void conn_flush(struct rpc_conn *conn)
 	if (conn->state == RPC_CONN_DEAD)
 		return;
 	conn_tell_drained(conn);
-	if (!conn->left_bytes && !nghttp2_session_want_read(conn->session) &&
-		!nghttp2_session_want_write(conn->session))
+	if (conn->left_bytes || nghttp2_session_want_read(conn->session) ||
+		nghttp2_session_want_write(conn->session))
+		return;
+	if (conn->is_server)
 		conn_linger(conn);
+	else
+		rpc_conn_kill(conn, EPIPE, "%s",
+			conn->misbehaved ? "the peer breaks HTTP/2" : "the server leaves");
 }
 
 static void conn_discard(struct rpc_conn *conn)

@@ -137,7 +137,8 @@ void rpc_call_on_cancel(struct rpc_call *call,
 /* The answer. Messages are packed at once: they stay the caller's. */
 
 /* One message of a stream. -EAGAIN: the client does not keep up and this one was not queued; wait for
- * drained, or leave it out. -ECANCELED: nobody listens any more, end the call. */
+ * drained, or leave it out. -ENOBUFS: all calls together hold as much as they may; leave it out, or end
+ * the call. -ECANCELED: nobody listens any more, end the call. */
 int rpc_call_send(struct rpc_call *call, const ProtobufCMessage *message);
 void rpc_call_on_drained(struct rpc_call *call,
 	void (*drained)(struct rpc_call *call, void *context), void *context);

@@ -175,14 +175,12 @@ static void send_reports(struct later *later)
 			later->sent++;
 	}
 	free(reason);
-	later->waits = ret == -EAGAIN || ret == -ENOBUFS;
-	if (ret == -EAGAIN)
-		return;
-	if (later->sent == later->reports && later->reports) {
+	later->waits = ret == -EAGAIN;
+	if (later->reports && (later->sent == later->reports || ret == -ENOBUFS)) {
 		struct rpc_call *call = later->call;
 
 		later_end(later);
-		rpc_call_finish(call, RPC_OK, NULL);
+		rpc_call_finish(call, ret ? RPC_RESOURCE_EXHAUSTED : RPC_OK, NULL);
 	}
 }
 
