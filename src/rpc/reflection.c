@@ -224,6 +224,12 @@ static void list_services(struct rpc_call *call, reflection_response *response)
 	free(pointer);
 }
 
+static void reflection_cancelled(struct rpc_call *call, void *context)
+{
+	(void)context;
+	rpc_call_finish(call, RPC_CANCELLED, NULL);
+}
+
 static void reflection_info(struct rpc_call *call, const ProtobufCMessage *message, void *context)
 {
 	reflection_response response = GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__INIT;
@@ -234,6 +240,7 @@ static void reflection_info(struct rpc_call *call, const ProtobufCMessage *messa
 		rpc_call_finish(call, RPC_OK, NULL);
 		return;
 	}
+	rpc_call_on_cancel(call, reflection_cancelled, NULL);
 	response.valid_host = request->host;
 	response.original_request = (reflection_request *)request;
 	switch (request->message_request_case) {

@@ -53,7 +53,8 @@ enum rpc_kind {
  * once per message, and at the end of the client's messages with NULL.
  *
  * The call belongs to the handler until it ends it, at once or later, exactly once, by
- * rpc_call_reply() or rpc_call_finish(). It stays valid until then, whatever happens to the client. */
+ * rpc_call_reply() or rpc_call_finish(). It stays valid until then, whatever happens to the client; a
+ * handler that waits for something else than its own work learns of that by rpc_call_on_cancel(). */
 typedef void rpc_handler_fn(struct rpc_call *call, const ProtobufCMessage *message, void *context);
 
 struct rpc_method {

@@ -101,3 +101,15 @@ def test_a_flood_of_questions_is_answered_or_refused_but_none_is_dropped(peer):
     assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert 0 < count < 3000
     peer.settle()
+
+
+def test_a_stream_that_is_dropped_is_forgotten(peer):
+    info = call_of(peer.channel(), "grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "stream_stream")
+    questions = queue.Queue()
+    answers = info(iter(questions.get, None), timeout=20)
+    questions.put(Request(list_services=""))
+    next(answers)
+    assert peer.stats()["calls"] == 1
+    answers.cancel()
+    peer.settle()
+    questions.put(None)
