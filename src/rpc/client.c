@@ -289,9 +289,13 @@ static void client_gone(struct rpc_conn *conn)
 		conn->was_open ? "lost the connection to" : "cannot connect to", client->authority,
 		conn->why.what);
 	client_unlink(client, conn);
-	while (conn->streams)
-		pending_end(container_of(conn->streams, struct rpc_pending, stream),
-			RPC_UNAVAILABLE, words, true);
+	while (conn->streams) {
+		struct rpc_pending *pending =
+			container_of(conn->streams, struct rpc_pending, stream);
+
+		// NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has unlinked itself
+		pending_end(pending, RPC_UNAVAILABLE, words, true);
+	}
 }
 
 static const struct rpc_conn_ops client_ops = {
@@ -449,7 +453,8 @@ void rpc_client_free(struct rpc_client *client)
 	if (!client)
 		return;
 	while (client->pendings)
-		pending_free(client->pendings);
+		pending_free(
+			client->pendings); // NOLINT(clang-analyzer-unix.Malloc): it unlinks itself
 	while (client->conns) {
 		struct rpc_conn *conn = client->conns;
 

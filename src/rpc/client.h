@@ -52,7 +52,7 @@ struct rpc_client_options {
 	uint64_t keepalive_ns; /* while calls wait: a ping after so much silence, 0: 20 s */
 };
 
-int rpc_client_new(struct rpc_client **client, struct loop *loop, const struct sock_addr *to,
+int rpc_client_new(struct rpc_client **out, struct loop *loop, const struct sock_addr *to,
 	const struct rpc_client_options *options, struct err *e);
 /* Calls that wait end without done being called. Not from within a callback of this client. */
 void rpc_client_free(struct rpc_client *client);
@@ -76,11 +76,11 @@ struct rpc_request {
 	void *context;
 };
 
-/* Start a call; the message is packed at once. pending, where not NULL, is a handle to cancel it by,
+/* Start a call; the message is packed at once. handle, where not NULL, is what to cancel it by,
  * valid until done. Fails with -EINVAL (no such method), -EMSGSIZE, -ENOMEM: done is not called. A
  * server that cannot be reached is no failure here: done says UNAVAILABLE. */
 int rpc_client_call(struct rpc_client *client, const struct rpc_request *request,
-	struct rpc_pending **pending, struct err *e);
+	struct rpc_pending **handle, struct err *e);
 /* The server is told; done is not called. */
 void rpc_client_cancel(struct rpc_pending *pending);
 

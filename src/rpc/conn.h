@@ -126,7 +126,7 @@ struct rpc_conn {
 	struct err why; /* why it is gone */
 };
 
-int rpc_conn_new(struct rpc_conn **conn, const struct rpc_conn_setup *setup, struct err *e);
+int rpc_conn_new(struct rpc_conn **out, const struct rpc_conn_setup *setup, struct err *e);
 
 /* Something was submitted to the session: write it in this turn of the loop. */
 void rpc_conn_kick(struct rpc_conn *conn);

@@ -16,7 +16,7 @@
 
 struct rpc_health;
 
-int rpc_health_new(struct rpc_health **health, struct rpc_server *server, struct err *e);
+int rpc_health_new(struct rpc_health **out, struct rpc_server *server, struct err *e);
 /* service: its full name, "" for the whole server. One never set is unknown. */
 int rpc_health_set(struct rpc_health *health, const char *service, bool serving);
 void rpc_health_free(struct rpc_health *health);

@@ -187,11 +187,14 @@ static void listener_resume(struct loop *l, struct loop_timer *timer)
 static void listener_ready(struct loop *l, struct loop_fd *io, uint32_t events)
 {
 	struct rpc_listener *listener = container_of(io, struct rpc_listener, io);
+	struct sock_addr peer;
 	int fd;
 
 	(void)events;
 	for (int i = 0; i < ACCEPTS_A_TURN; i++) {
-		fd = accept4(io->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		peer.len = sizeof(peer.storage);
+		fd = accept4(io->fd, (struct sockaddr *)&peer.storage, &peer.len,
+			SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd >= 0) {
 			server_take(listener->server, fd);
 			continue;

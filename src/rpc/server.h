@@ -92,7 +92,7 @@ struct rpc_server_options {
 };
 
 /* NULL options: plaintext on loopback, default limits. */
-int rpc_server_new(struct rpc_server **server, struct loop *loop,
+int rpc_server_new(struct rpc_server **out, struct loop *loop,
 	const struct rpc_server_options *options, struct err *e);
 
 int rpc_server_add(struct rpc_server *server, const struct rpc_service *service, struct err *e);

@@ -186,7 +186,7 @@ int rpc_tls_new(struct rpc_tls **out, const struct rpc_tls_files *files, struct 
 
 int rpc_tls_reload(struct rpc_tls *tls, struct err *e)
 {
-	SSL_CTX *context;
+	SSL_CTX *context = NULL;
 	int ret = context_new(&context, tls, e);
 
 	if (ret)

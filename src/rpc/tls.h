@@ -29,7 +29,7 @@ struct rpc_tls_files {
 };
 
 /* The strings are copied. */
-int rpc_tls_new(struct rpc_tls **tls, const struct rpc_tls_files *files, struct err *e);
+int rpc_tls_new(struct rpc_tls **out, const struct rpc_tls_files *files, struct err *e);
 /* Read the files again, for connections made from now on. On failure the old ones stay in use. */
 int rpc_tls_reload(struct rpc_tls *tls, struct err *e);
 void rpc_tls_free(struct rpc_tls *tls);

@@ -15,7 +15,7 @@ struct rpc_tls_conn;
 
 /* The descriptor stays the caller's. A client names what it dialled: a name, or an address where that
  * is NULL. A server passes NULL for both. */
-int rpc_tls_conn_new(struct rpc_tls_conn **conn, struct rpc_tls *tls, int fd, const char *name,
+int rpc_tls_conn_new(struct rpc_tls_conn **out, struct rpc_tls *tls, int fd, const char *name,
 	const struct sock_addr *addr, struct err *e);
 void rpc_tls_conn_free(struct rpc_tls_conn *conn);
 

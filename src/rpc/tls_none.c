@@ -3,10 +3,10 @@
 #include "rpc/tls.h"
 #include "rpc/tls_conn.h"
 
-int rpc_tls_new(struct rpc_tls **tls, const struct rpc_tls_files *files, struct err *e)
+int rpc_tls_new(struct rpc_tls **out, const struct rpc_tls_files *files, struct err *e)
 {
 	(void)files;
-	*tls = NULL;
+	*out = NULL;
 	err_set(e, ENOTSUP, "this weir was built without TLS");
 	return err_hint(e, "build it with OpenSSL: meson configure -Dtls=enabled");
 }
@@ -22,13 +22,13 @@ void rpc_tls_free(struct rpc_tls *tls)
 	(void)tls;
 }
 
-int rpc_tls_conn_new(struct rpc_tls_conn **conn, struct rpc_tls *tls, int fd, const char *name,
+int rpc_tls_conn_new(struct rpc_tls_conn **out, struct rpc_tls *tls, int fd, const char *name,
 	const struct sock_addr *addr, struct err *e)
 {
 	(void)fd;
 	(void)name;
 	(void)addr;
-	*conn = NULL;
+	*out = NULL;
 	return rpc_tls_reload(tls, e);
 }
 
