@@ -453,8 +453,8 @@ void rpc_client_free(struct rpc_client *client)
 	if (!client)
 		return;
 	while (client->pendings)
-		pending_free(
-			client->pendings); // NOLINT(clang-analyzer-unix.Malloc): it unlinks itself
+		// NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the one before has unlinked itself
+		pending_free(client->pendings);
 	while (client->conns) {
 		struct rpc_conn *conn = client->conns;
 
