@@ -36,6 +36,6 @@ fi
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=weir" \
 	-keyout "$folder/key.pem" -out "$folder.ca/request.pem" 2>/dev/null
 printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth,clientAuth\nbasicConstraints=CA:FALSE\n' "$names" >"$folder.ca/names"
-openssl x509 -req -in "$folder.ca/request.pem" -CA "$folder/ca.pem" -CAkey "$folder.ca/key.pem" -CAcreateserial -days 90 \
+openssl x509 -req -in "$folder.ca/request.pem" -CA "$folder/ca.pem" -CAkey "$folder.ca/key.pem" -CAserial "$folder.ca/serial" -CAcreateserial -days 90 \
 	-extfile "$folder.ca/names" -out "$folder/cert.pem" 2>/dev/null
 echo "$folder: cert.pem, key.pem and ca.pem for $names, 90 days"
