@@ -84,9 +84,9 @@ int rpc_client_call(struct rpc_client *client, const struct rpc_request *request
 /* The server is told; done is not called. */
 void rpc_client_cancel(struct rpc_pending *pending);
 
-/* One unary call that is waited for, over a connection of its own. Returns 0 when the server
- * answered RPC_OK and hands the reply to done, as above, before it returns; otherwise -errno with
- * code and words in e (done is called here as well when a server answered). */
+/* One unary call that is waited for, over a connection of its own. 0: the server answered RPC_OK;
+ * otherwise -errno, with code and words in e. done, where it is not NULL, is called before this returns
+ * and has the reply, good or bad. */
 int rpc_call_wait(const struct sock_addr *to, const struct rpc_client_options *options,
 	const struct rpc_request *request, struct err *e);
 

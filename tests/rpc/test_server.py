@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """weir's server with the real gRPC client."""
 import concurrent.futures
+import resource
 import time
 
 import pytest
@@ -161,6 +162,22 @@ def test_connections_in_use_are_not_thrown_out():
             grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
         for pending in held:
             pending.result()
+
+
+def test_a_server_out_of_descriptors_waits_without_spinning():
+    with Peer() as peer:
+        channels = [peer.channel(grpc__use_local_subchannel_pool=1) for _ in range(3)]
+        held = [call_of(c, START).future(start_request(-2000), timeout=30) for c in channels]
+        peer.settle(held=3)
+        resource.prlimit(peer.pid, resource.RLIMIT_NOFILE, (peer.descriptors(), 1024))
+        late = call_of(peer.channel(grpc__use_local_subchannel_pool=1), START).future(start_request(), timeout=30)
+        before = peer.cpu_seconds()
+        time.sleep(1)
+        assert peer.cpu_seconds() - before < 0.3
+        assert not late.done()
+        for pending in held:
+            pending.result()
+        late.result()  # the connections are idle now: one makes room
 
 
 def test_a_graceful_end_lets_calls_finish():
