@@ -266,6 +266,11 @@ static void conn_secure(struct rpc_conn *conn)
 
 	if (ret == -EAGAIN)
 		return;
+	if (ret && conn->is_server && ret != -EPIPE) {
+		/* OpenSSL has told the client why; what it sent meanwhile must not make that a reset. */
+		conn_linger(conn);
+		return;
+	}
 	if (ret) {
 		rpc_conn_kill(
 			conn, -ret, "%s", e.what[0] ? e.what : "the peer closed the connection");
