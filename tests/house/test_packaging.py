@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The files that run an agent on every host can be read by what reads them, and give it as little as it needs."""
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+PACKAGING = pathlib.Path(__file__).resolve().parents[2] / "packaging"
+
+
+def run(*words, **how):
+    return subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=60, check=False, **how)
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_the_unit_is_understood_and_confined():
+    done = run("systemd-analyze", "security", "--offline=true", "--no-pager", PACKAGING / "systemd" / "weir-agent.service")
+    found = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
+    if not found:
+        pytest.skip(f"this systemd-analyze cannot judge a file: {done.stderr.strip()[-200:]}")
+    assert float(found.group(1)) <= 2.5, done.stdout
+    assert "Unknown" not in done.stderr and "Failed to parse" not in done.stderr, done.stderr
+
+
+def test_the_daemonset_is_confined():
+    yaml = pytest.importorskip("yaml", reason="python3-yaml is not installed")
+    documents = list(yaml.safe_load_all((PACKAGING / "kubernetes" / "agent.yaml").read_text()))
+    pod = next(d for d in documents if d["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    agent = pod["containers"][0]
+    assert pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"]
+    assert agent["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                        "capabilities": {"drop": ["ALL"], "add": ["NET_RAW"]}}
+    assert {v["name"] for v in pod["volumes"]} == {m["name"] for m in agent["volumeMounts"]}
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+def test_trial_certificates_are_made(tmp_path):
+    done = run(PACKAGING / "kubernetes" / "certificates.sh", tmp_path / "tls", "10.0.0.1", "node1.example", "fe80::1")
+    assert done.returncode == 0, done
+    assert sorted(p.name for p in (tmp_path / "tls").iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
+    shown = run("openssl", "x509", "-in", tmp_path / "tls" / "cert.pem", "-noout", "-ext", "subjectAltName,extendedKeyUsage").stdout
+    for name in ("IP Address:10.0.0.1", "DNS:node1.example", "IP Address:FE80:", "Client Authentication", "Server Authentication"):
+        assert name in shown
+    for purpose in ("sslserver", "sslclient"):
+        assert run("openssl", "verify", "-purpose", purpose, "-CAfile", tmp_path / "tls" / "ca.pem",
+                   tmp_path / "tls" / "cert.pem").returncode == 0

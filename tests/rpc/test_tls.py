@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""TLS with certificates at both ends: who gets in, who does not, and what is said about it."""
+import datetime
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+
+import pytest
+
+from rpctest import HAVE_TLS, Authority, Peer, call, call_of, grpc, message, run, PEER
+from test_client import REPLY, START, Handlers
+
+pytestmark = [
+    pytest.mark.skipif(not HAVE_TLS, reason="built without OpenSSL"),
+    pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed"),
+]
+
+
+@pytest.fixture(name="ca", scope="module")
+def fixture_ca(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(name="stranger", scope="module")
+def fixture_stranger(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("other"), "other").make("stranger")
+
+
+@pytest.fixture(name="server", scope="module")
+def fixture_server(ca):
+    return ca.make("server", "IP:127.0.0.1,DNS:agent.example")
+
+
+@pytest.fixture(name="client", scope="module")
+def fixture_client(ca):
+    return ca.make("controller", "DNS:controller.example")
+
+
+@pytest.fixture(name="peer", scope="module")
+def fixture_peer(server):
+    with Peer(tls=server, patience_ms=1500) as peer:
+        yield peer
+        peer.settle()
+
+
+def status(channel):
+    return call_of(channel, "weir.v1.Agent/GetStatus")(message("weir.v1.GetStatusRequest")(), timeout=5)
+
+
+def test_grpcio_with_a_certificate_gets_in_and_is_known(peer, client):
+    with grpc.secure_channel(f"127.0.0.1:{peer.port}", client.grpc_channel()) as channel:
+        assert status(channel).host == "controller.example"
+        reports = call_of(channel, "weir.v1.Agent/Watch", "unary_stream")(
+            message("weir.v1.WatchRequest")(watcher="300 20000"), timeout=20)
+        assert len(list(reports)) == 300
+
+
+def test_a_certificate_without_names_is_known_by_its_common_name(peer, ca):
+    with grpc.secure_channel(f"127.0.0.1:{peer.port}", ca.make("plain", san=None).grpc_channel()) as channel:
+        assert status(channel).host == "plain"
+
+
+def test_grpcio_without_a_certificate_stays_out(peer, client):
+    with grpc.secure_channel(f"127.0.0.1:{peer.port}", client.grpc_channel(with_cert=False)) as channel:
+        with pytest.raises(grpc.RpcError) as error:
+            status(channel)
+    assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_weir_gets_in_by_address_and_by_name(peer, client):
+    assert call(peer.port, tls=client, method="GetStatus").said[-1] == ("host", "controller.example")
+    assert call(peer.port, tls=client, name="agent.example").said[0] == ("code", "OK")
+    assert call(peer.port, tls=client, many=300).said == [("OK", "300")]
+
+
+@pytest.mark.parametrize("name", ["other.example", "127.0.0.2"])
+def test_a_server_with_another_name_is_not_believed(peer, client, name):
+    done = call(peer.port, tls=client, name=name)
+    assert done.said[0] == ("code", "UNAVAILABLE")
+    assert "mismatch" in dict(done.said)["words"], done
+
+
+def test_a_server_of_another_authority_is_not_believed(peer, stranger):
+    done = call(peer.port, tls=stranger)
+    assert done.said[0] == ("code", "UNAVAILABLE")
+    assert "the peer's certificate is not valid" in dict(done.said)["words"], done
+
+
+def test_a_client_of_another_authority_stays_out(peer, stranger, ca):
+    stranger.ca = ca.path(".pem")  # it believes the server; the server does not believe it
+    done = call(peer.port, tls=stranger)
+    assert done.said[0] == ("code", "UNAVAILABLE")
+    assert "TLS failed: tlsv1 alert unknown ca" in dict(done.said)["words"], done
+
+
+def expired(ca, name, san):
+    """openssl x509 makes nothing that has ended already, so the clock of the process is not asked: openssl ca is."""
+    identity = ca.make(name, san)
+    folder = os.path.dirname(identity.cert)
+    for file, text in (("index.txt", ""), ("serial", "1000\n")):
+        with open(os.path.join(folder, f"{name}-{file}"), "w", encoding="ascii") as out:
+            out.write(text)
+    config = os.path.join(folder, f"{name}.cnf")
+    with open(config, "w", encoding="ascii") as out:
+        out.write(f"[ca]\ndefault_ca=x\n[x]\ndatabase={folder}/{name}-index.txt\nserial={folder}/{name}-serial\n"
+                  f"new_certs_dir={folder}\ndefault_md=sha256\npolicy=p\nunique_subject=no\n[p]\ncommonName=supplied\n"
+                  f"[e]\nsubjectAltName={san}\n")
+    past = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=30)
+    dates = [(past + datetime.timedelta(days=d)).strftime("%Y%m%d%H%M%SZ") for d in (0, 1)]
+    subprocess.run(["openssl", "ca", "-batch", "-config", config, "-cert", ca.path(".pem"), "-keyfile", ca.path(".key"),
+                    "-in", identity.cert[:-4] + ".csr", "-out", identity.cert, "-startdate", dates[0], "-enddate", dates[1],
+                    "-extensions", "e", "-notext"], check=True, capture_output=True, timeout=60)
+    return identity
+
+
+def test_an_expired_client_stays_out(peer, ca):
+    done = call(peer.port, tls=expired(ca, "late", "DNS:late.example"))
+    assert done.said[0] == ("code", "UNAVAILABLE")
+    assert "expired" in dict(done.said)["words"], done
+
+
+def test_an_expired_server_is_not_believed(ca, client):
+    with Peer(tls=expired(ca, "old", "IP:127.0.0.1")) as peer:
+        done = call(peer.port, tls=client)
+    assert "the peer's certificate is not valid: certificate has expired" in dict(done.said)["words"], done
+
+
+def test_plaintext_to_a_tls_port_and_back(peer, client):
+    assert call(peer.port).said[0] == ("code", "UNAVAILABLE")
+    with Peer() as plain:
+        assert call(plain.port, tls=client, connect_ms=1000).said[0] == ("code", "UNAVAILABLE")
+
+
+def test_a_client_that_does_not_offer_h2_stays_out(peer, client):
+    for protocols in ([], ["http/1.1"]):
+        context = ssl.create_default_context(cafile=client.ca)
+        context.load_cert_chain(client.cert, client.key)
+        if protocols:
+            context.set_alpn_protocols(protocols)
+        with socket.create_connection(("127.0.0.1", peer.port)) as plain, pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+            with context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
+                if not secure.recv(1):
+                    raise EOFError
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_old_tls_stays_out(peer, client):
+    context = ssl.create_default_context(cafile=client.ca)
+    context.load_cert_chain(client.cert, client.key)
+    context.set_alpn_protocols(["h2"])
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with socket.create_connection(("127.0.0.1", peer.port)) as plain, pytest.raises((ssl.SSLError, ConnectionError)):
+        context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def test_a_handshake_that_does_not_end_is_ended(peer):
+    with socket.create_connection(("127.0.0.1", peer.port)) as slow:
+        slow.sendall(b"\x16\x03\x01")
+        slow.settimeout(10)
+        assert slow.recv(100) == b""
+
+
+def test_weir_calls_a_real_server_over_tls(server, client):
+    import concurrent.futures
+    real = grpc.server(concurrent.futures.ThreadPoolExecutor(4), [Handlers({START: lambda *_: REPLY()})])
+    port = real.add_secure_port("127.0.0.1:0", server.grpc_server())
+    real.start()
+    try:
+        assert call(port, tls=client).said[0] == ("code", "OK")
+        assert call(port, tls=client, many=100).said == [("OK", "100")]
+    finally:
+        real.stop(0).wait(10)
+
+
+@pytest.mark.parametrize("broken, words", [
+    ({"cert": "/no/such"}, "cannot read the certificate /no/such"),
+    ({"key": "/no/such"}, "cannot read the private key /no/such"),
+    ({"ca": "/no/such"}, "cannot read the certificates of the authority /no/such"),
+])
+def test_files_that_cannot_be_used_are_named(server, broken, words):
+    identity = {"cert": server.cert, "key": server.key, "ca": server.ca, **broken}
+    done = run(PEER, "serve", *[f"{k}={v}" for k, v in identity.items()])
+    assert done.status == 1 and words in done.stderr
+
+
+def test_a_key_of_another_certificate_is_refused(server, client):
+    done = run(PEER, "serve", f"cert={server.cert}", f"key={client.key}", f"ca={server.ca}")
+    assert done.status == 1 and client.key in done.stderr
