@@ -114,6 +114,14 @@ trusted() {
 	return 1
 }
 
+# says client|server PATTERN: whether that end's record holds it.
+says() {
+	grep -qE "$2" "/tmp/$1.json" && return
+	echo "the record of the $1 does not say $2:"
+	cat "/tmp/$1.json"
+	return 1
+}
+
 # Runs a command, shows its words only if it fails.
 quietly() {
 	"$@" >/tmp/quietly 2>&1 && return

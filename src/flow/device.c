@@ -10,6 +10,7 @@
 #include "flow/run.h"
 #include "sys/nic.h"
 #include "sys/nic_devmem.h"
+#include "sys/nic_queue.h"
 #include "sys/nic_rss.h"
 #include "sys/nic_rule.h"
 
@@ -72,15 +73,19 @@ static int choose_queues(struct device_nic *n, const struct flow_options *o, str
 static void choose_paths(struct device_nic *n, const struct run *r)
 {
 	const struct flow_options *o = r->options;
-	enum device_path path = DEVICE_DEVMEM;
-	struct err why;
+	enum device_path path = o->path == PATH_STAGED ? DEVICE_STAGED : DEVICE_DEVMEM;
+	struct err why = { 0 };
 	int can = o->path == PATH_AUTO ? nic_bind_probe(n->nic, &why) : 0;
 
 	/* Other refusals speak of settings, which are ours to make. */
-	if (o->path == PATH_STAGED || can == -EOPNOTSUPP || can == -EPERM)
+	if (can == -EOPNOTSUPP || can == -EPERM)
 		path = DEVICE_STAGED;
 	n->rx = flow_options_reads(o, r->workload) ? path : DEVICE_NONE;
 	n->tx = flow_options_writes(o, r->workload) ? path : DEVICE_NONE;
+	if (n->rx == DEVICE_STAGED && can)
+		snprintf(n->rx_reason, sizeof(n->rx_reason), "%.250s", why.what);
+	if (n->tx == DEVICE_STAGED && can)
+		snprintf(n->tx_reason, sizeof(n->tx_reason), "%.250s", why.what);
 }
 
 int device_nic_open(
@@ -126,6 +131,53 @@ void device_nic_close(struct device_nic *n)
 	if (n->planned && nic_plan_close(&n->plan, &e))
 		log_error_err(&e);
 	n->planned = false;
+}
+
+uint64_t device_stalls(const struct device_nic *n)
+{
+	uint64_t stalls = POOL_STALLS_UNKNOWN;
+	struct nic_queue *queue;
+	size_t count;
+
+	if (n->rx != DEVICE_DEVMEM || nic_queues_read(&queue, &count, n->nic, NULL))
+		return stalls;
+	for (size_t i = 0; i < count; i++) {
+		if (queue[i].tx || !cpus_has(&n->queues, (int)queue[i].id) ||
+			queue[i].alloc_fail == NIC_COUNT_UNKNOWN)
+			continue;
+		stalls = (stalls == POOL_STALLS_UNKNOWN ? 0 : stalls) + queue[i].alloc_fail;
+	}
+	free(queue);
+	return stalls;
+}
+
+void device_collect(const struct run *r, struct device_result *out)
+{
+	const struct device_nic *n = &r->device;
+	uint64_t now = device_stalls(n);
+
+	out->pool_stalls = POOL_STALLS_UNKNOWN;
+	if (now != POOL_STALLS_UNKNOWN && n->stalls_before != POOL_STALLS_UNKNOWN)
+		out->pool_stalls = now - n->stalls_before;
+	snprintf(out->nic, sizeof(out->nic), "%s", n->nic);
+	if (n->rx == DEVICE_DEVMEM)
+		cpus_format(&n->queues, out->queues, sizeof(out->queues));
+	memcpy(out->rx_reason, n->rx_reason, sizeof(out->rx_reason));
+	memcpy(out->tx_reason, n->tx_reason, sizeof(out->tx_reason));
+}
+
+void device_collect_lane(const struct device *d, struct device_result *out)
+{
+	if (d->devmem.tokens_held_most > out->tokens_peak)
+		out->tokens_peak = d->devmem.tokens_held_most;
+	out->tokens_left += d->devmem.tokens_held;
+}
+
+int device_explain(const struct run *r, int error, bool sending, struct err *e)
+{
+	if ((sending ? r->device.tx : r->device.rx) == DEVICE_DEVMEM)
+		return devmem_explain(error, sending, e);
+	return err_set(e, error, "%s", strerror(error));
 }
 
 static void rule_address(const struct sock_addr *addr, uint8_t ip[16], bool *ipv6, uint16_t *port)
@@ -253,6 +305,8 @@ static int device_open_tx(struct device *d, struct lane *l, struct err *e)
 	/* Kernels and drivers that receive into device memory but do not send from it. */
 	if (ret == -EOPNOTSUPP && o->path == PATH_AUTO) {
 		r->device.tx = DEVICE_STAGED;
+		snprintf(r->device.tx_reason, sizeof(r->device.tx_reason), "%.250s", e->what);
+		err_clear(e);
 		ret = 0;
 	}
 	return ret;

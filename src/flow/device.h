@@ -21,6 +21,7 @@
 
 #include "base/cpus.h"
 #include "flow/options.h"
+#include "flow/result.h"
 #include "mem/region.h"
 #include "net/devmem.h"
 #include "net/sock.h"
@@ -47,6 +48,8 @@ struct device_nic {
 	struct cpus queues;   /* bound, over all lanes */
 	struct nic_plan plan; /* what was changed on the NIC */
 	bool planned;
+	char rx_reason[256], tx_reason[256]; /* --path auto: why a way is staged; or empty */
+	uint64_t stalls_before;		     /* what the NIC had counted, see device_stalls() */
 };
 
 /* Of a lane. */
@@ -71,6 +74,17 @@ void device_nic_close(struct device_nic *n);
 
 int device_open(struct device *d, struct lane *l, struct err *e);
 void device_close(struct device *d);
+
+/* How often the NIC has wanted memory of the bound queues and all was out, since the interface began;
+ * POOL_STALLS_UNKNOWN where nothing is bound or the driver does not count it. */
+uint64_t device_stalls(const struct device_nic *n);
+
+/* What became of device memory in a run, for its record. tokens are the lanes' own matter. */
+void device_collect(const struct run *r, struct device_result *out);
+void device_collect_lane(const struct device *d, struct device_result *out);
+
+/* Why a flow could not go on, in words: error is the errno that sending or receiving ended with. */
+int device_explain(const struct run *r, int error, bool sending, struct err *e);
 
 /* Send the packets of this flow to one of its lane's queues. */
 int device_steer(struct device_nic *n, const struct flow *f, struct err *e);

@@ -73,12 +73,16 @@ void outcome_explain(struct outcome *outcome, const struct run *run)
 {
 	struct end_result *r = &outcome->local;
 	uint32_t failed = 0;
+	struct err why;
 
 	for (uint32_t i = 0; i < r->flow_count; i++)
 		failed += r->flows[i].error != 0;
-	if (!r->error[0] && run->first_error)
-		snprintf(r->error, sizeof(r->error), "%u of %u flows ended early: %s",
-			failed ? failed : 1, run->flow_count, strerror(run->first_error));
+	if (!r->error[0] && run->first_error) {
+		device_explain(run, run->first_error, run->first_error_sending, &why);
+		snprintf(r->error, sizeof(r->error), "%u of %u flows ended early: %.300s%s%.150s",
+			failed ? failed : 1, run->flow_count, why.what, why.hint[0] ? "; " : "",
+			why.hint);
+	}
 	if (r->error[0])
 		r->complete = false;
 }

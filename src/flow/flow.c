@@ -253,7 +253,8 @@ void flow_end(struct flow *f, int error)
 	/* A flow that ends while it is measured is a failure whoever closed it. */
 	if (f->alive && !l->finished && !l->stopped) {
 		f->error = error ? error : ECONNRESET;
-		atomic_compare_exchange_strong(&l->run->first_error, &none, f->error);
+		if (atomic_compare_exchange_strong(&l->run->first_error, &none, f->error))
+			l->run->first_error_sending = f->failed_sending;
 		tcp_state_read(f->chan.fd, &f->tcp_end);
 		/* What it had begun never ends: nobody must wait for it. */
 		for (; f->in_flight; f->in_flight--) {

@@ -59,6 +59,9 @@ static const struct field end_fields[] = {
 	END(U32, memory),
 	END(U32, rx_path),
 	END(U32, tx_path),
+	{ "tokens_peak", FIELD_U64, offsetof(struct end_result, device.tokens_peak) },
+	{ "tokens_left", FIELD_U64, offsetof(struct end_result, device.tokens_left) },
+	{ "pool_stalls", FIELD_U64, offsetof(struct end_result, device.pool_stalls) },
 	END(U64, user_ns),
 	END(U64, system_ns),
 	END(F64, busiest_thread),
@@ -140,6 +143,24 @@ static const struct field hist_fields[] = {
 	{ 0 },
 };
 
+/* Lines of their own: "name words to the end of the line". */
+#define TEXT(name, member)                                                                         \
+	{                                                                                          \
+		name, offsetof(struct end_result, member),                                         \
+			sizeof(((struct end_result *)0)->member)                                   \
+	}
+static const struct text_field {
+	const char *name;
+	size_t offset, size;
+} text_fields[] = {
+	TEXT("error", error),
+	TEXT("nic", device.nic),
+	TEXT("queues", device.queues),
+	TEXT("rx_reason", device.rx_reason),
+	TEXT("tx_reason", device.tx_reason),
+};
+#define TEXT_FIELDS (sizeof(text_fields) / sizeof(text_fields[0]))
+
 double result_rx_bps(const struct end_result *r)
 {
 	return r->window_ns ? (double)r->counts.rx_bytes * 8e9 / (double)r->window_ns : 0;
@@ -218,8 +239,12 @@ char *result_encode(const struct end_result *r, size_t *length, struct err *e)
 	fprintf(f, "end");
 	encode_fields(f, end_fields, r);
 	fprintf(f, "\n");
-	if (r->error[0])
-		fprintf(f, "error %s\n", r->error);
+	for (size_t i = 0; i < TEXT_FIELDS; i++) {
+		const char *words = (const char *)r + text_fields[i].offset;
+
+		if (words[0])
+			fprintf(f, "%s %s\n", text_fields[i].name, words);
+	}
 	for (uint32_t i = 0; i < r->interval_count; i++) {
 		fprintf(f, "interval");
 		encode_fields(f, interval_fields, &r->intervals[i]);
@@ -331,6 +356,19 @@ static int decode_fact(struct end_result *r, char *text, struct err *e)
 	return 0;
 }
 
+/* Of a line that is said twice the first holds. */
+static void decode_text(struct end_result *r, const char *kind, const char *line)
+{
+	for (size_t i = 0; i < TEXT_FIELDS; i++) {
+		char *into = (char *)r + text_fields[i].offset;
+
+		if (strcmp(kind, text_fields[i].name) || into[0])
+			continue;
+		memcpy(into, line, strnlen(line, text_fields[i].size - 1));
+		text_one_line(into);
+	}
+}
+
 static uint32_t count_lines(const char *text, const char *kind, uint32_t most)
 {
 	size_t length = strlen(kind);
@@ -362,8 +400,6 @@ int result_decode(struct end_result *r, char *text, struct err *e)
 			continue;
 		if (!strcmp(kind, "end"))
 			decode_fields(line, end_fields, r);
-		else if (!strcmp(kind, "error"))
-			text_one_line(memcpy(r->error, line, strnlen(line, sizeof(r->error) - 1)));
 		else if (!strcmp(kind, "interval") && r->interval_count < intervals)
 			decode_fields(line, interval_fields, &r->intervals[r->interval_count++]);
 		else if (!strcmp(kind, "flow") && r->flow_count < flows)
@@ -374,6 +410,8 @@ int result_decode(struct end_result *r, char *text, struct err *e)
 			ret = decode_hist(&r->service, line, e);
 		else if (!strcmp(kind, "fact"))
 			ret = decode_fact(r, line, e);
+		else
+			decode_text(r, kind, line);
 	}
 	if (r->memory > MEMORY_CUDA || r->rx_path > DEVICE_STAGED || r->tx_path > DEVICE_STAGED)
 		r->memory = r->rx_path = r->tx_path = 0;

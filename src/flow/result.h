@@ -77,6 +77,20 @@ struct flow_result {
 	struct flow_sample *samples; /* this end's own only; the peer's are not sent */
 };
 
+/* What an end with device memory says of it; all empty for host memory. */
+#define POOL_STALLS_UNKNOWN UINT64_MAX
+struct device_result {
+	char nic[16];	 /* its interface */
+	char queues[64]; /* receive queues bound to the memory, "8-11"; empty: none */
+	/* Why bytes go through host memory although device memory was not excluded; or empty. */
+	char rx_reason[256], tx_reason[256];
+	uint64_t tokens_peak; /* most fragments that one thread held back from the NIC at once */
+	uint64_t tokens_left; /* held when the window ended, by all threads */
+	/* How often the NIC wanted a page of the memory and all were out, since the memory was bound:
+	 * the growth of rx-alloc-fail, which the driver counts for each queue. */
+	uint64_t pool_stalls;
+};
+
 /* All flows over one interval. */
 struct interval_result {
 	uint64_t begin_ns, end_ns; /* since the run's start */
@@ -93,8 +107,9 @@ struct end_result {
 	struct flow_counts counts;
 	uint32_t threads;
 	uint32_t memory, rx_path, tx_path; /* enum flow_memory, enum device_path */
-	uint64_t user_ns, system_ns;	   /* CPU time of the worker threads in the window */
-	double busiest_thread;		   /* share of one CPU, 0 to 1 */
+	struct device_result device;
+	uint64_t user_ns, system_ns; /* CPU time of the worker threads in the window */
+	double busiest_thread;	     /* share of one CPU, 0 to 1 */
 	bool has_latency;
 	struct hist
 		*latency; /* from the intended start or, without a schedule, the send; or NULL */

@@ -32,6 +32,7 @@ static bool rr_flush(struct flow *f)
 			return false;
 		}
 		if (n < 0) {
+			f->failed_sending = true;
 			flow_end(f, (int)-n);
 			return false;
 		}

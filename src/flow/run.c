@@ -170,6 +170,8 @@ int run_open_device(struct run *r, const struct sock_addr *local, struct err *e)
 	ret = device_nic_open(&r->device, r, local, e);
 	for (uint32_t i = 0; !ret && i < r->lane_count; i++)
 		ret = device_open(&r->lanes[i].device, &r->lanes[i], e);
+	if (!ret)
+		r->device.stalls_before = device_stalls(&r->device);
 	return ret;
 }
 
@@ -427,6 +429,7 @@ static void collect_lane(const struct lane *l, struct end_result *out)
 	out->system_ns += system_ns;
 	if (busy > out->busiest_thread)
 		out->busiest_thread = busy;
+	device_collect_lane(&l->device, &out->device);
 	if (l->latency)
 		hist_merge(out->latency, l->latency);
 	if (l->service)
@@ -468,6 +471,8 @@ int run_collect(struct run *r, struct end_result *out, struct err *e)
 	out->memory = r->options->memory;
 	out->rx_path = r->device.rx;
 	out->tx_path = r->device.tx;
+	if (out->memory != MEMORY_HOST)
+		device_collect(r, &out->device);
 	if (r->lanes[0].latency)
 		ret = hist_new(&out->latency, e);
 	if (!ret && r->lanes[0].service)

@@ -61,6 +61,7 @@ struct flow {
 	const struct flow_ops *ops;
 	uint32_t id;
 	bool alive, reads, writes, watched, has_local;
+	bool failed_sending;	/* what ended it was a send */
 	struct sock_addr local; /* client: where it leaves from, when that was asked for */
 	int error;
 	struct flow_counts counts, base; /* since the flow began; when the window began */
@@ -150,7 +151,8 @@ struct run {
 	/* of the process, when the first window opened and when the last lane ended */
 	struct rusage usage_begin, usage_end;
 	pthread_mutex_t usage_lock;
-	_Atomic int first_error; /* positive errno of the first flow that broke */
+	_Atomic int first_error;	  /* positive errno of the first flow that broke, */
+	_Atomic bool first_error_sending; /* in a send */
 	uint32_t flow_count, lane_count;
 	struct lane *lanes;
 	struct pattern pattern; /* what the payload looks like, and whether it is checked */

@@ -99,6 +99,7 @@ static void stream_send(struct flow *f)
 		if (n == -EAGAIN)
 			return;
 		if (n < 0) {
+			f->failed_sending = true;
 			flow_end(f, (int)-n);
 			return;
 		}

@@ -228,6 +228,5 @@ int devmem_explain(int error, int sending, struct err *e)
 		err_hint(e, "%s", devmem_errors[i].hint);
 		return -error;
 	}
-	return err_set(e, error, "device memory: cannot %s: %s", sending ? "send" : "receive",
-		strerror(error));
+	return err_set(e, error, "%s", strerror(error));
 }

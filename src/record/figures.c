@@ -95,6 +95,37 @@ const char *figures_role(const struct figures *f, const struct end_result *end)
 	return end == f->client ? "client" : "server";
 }
 
+void figures_device(const struct end_result *end, struct figures_device *d)
+{
+	*d = (struct figures_device){ 0 };
+	for (uint32_t i = 0; i < end->flow_count; i++) {
+		const struct flow_result *flow = &end->flows[i];
+
+		d->dmabuf_bytes += flow->dmabuf_bytes;
+		d->host_bytes += flow->linear_bytes + flow->plain_bytes;
+		d->fragments += flow->fragments;
+		d->calls += flow->counts.rx_calls;
+		d->zerocopy_sent += flow->zerocopy_sent;
+		d->zerocopy_copied += flow->zerocopy_copied;
+	}
+}
+
+const char *figures_rx_path(const struct end_result *end, const struct flow_result *flow)
+{
+	uint64_t host = flow->linear_bytes + flow->plain_bytes;
+
+	if (!flow->counts.rx_bytes)
+		return NULL;
+	if (end->rx_path == DEVICE_DEVMEM && host)
+		return flow->dmabuf_bytes ? "mixed" : device_path_name[DEVICE_NONE];
+	return device_path_name[end->rx_path];
+}
+
+const char *figures_tx_path(const struct end_result *end, const struct flow_result *flow)
+{
+	return flow->counts.tx_bytes ? device_path_name[end->tx_path] : NULL;
+}
+
 static void part_fairness(const struct record *rec, struct figures_part *p)
 {
 	double *rates = calloc(p->end->flow_count ? p->end->flow_count : 1, sizeof(*rates));

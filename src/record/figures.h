@@ -65,6 +65,18 @@ char *figures_rate_text(char buf[UNITS_TEXT], enum metric metric, double per_s);
 const double *figures_percentiles(const struct flow_options *o, int *count);
 
 /* "client", "server" */
+/* Of an end with device memory, over its flows. */
+struct figures_device {
+	uint64_t dmabuf_bytes, host_bytes; /* received by the NIC into it; that missed it */
+	uint64_t fragments, calls;
+	uint64_t zerocopy_sent, zerocopy_copied;
+};
+void figures_device(const struct end_result *end, struct figures_device *d);
+
+/* How a flow's payload came and went: "devmem", "mixed", "host", "staged"; NULL: nothing did. */
+const char *figures_rx_path(const struct end_result *end, const struct flow_result *flow);
+const char *figures_tx_path(const struct end_result *end, const struct flow_result *flow);
+
 const char *figures_role(const struct figures *f, const struct end_result *end);
 
 #endif

@@ -163,11 +163,40 @@ static void emit_samples(const struct flow_result *flow, struct out *o)
 	out_end(o);
 }
 
-static void emit_flow(const struct flow_result *flow, struct out *o)
+static void emit_device(const struct end_result *end, struct out *o)
+{
+	const struct device_result *d = &end->device;
+	struct figures_device sums;
+
+	if (!end->memory) {
+		out_null(o, "device");
+		return;
+	}
+	figures_device(end, &sums);
+	out_object(o, "device");
+	out_str(o, "nic", NULL, d->nic);
+	out_str(o, "queues", NULL, d->queues[0] ? d->queues : NULL);
+	out_str(o, "rx_reason", NULL, d->rx_reason[0] ? d->rx_reason : NULL);
+	out_str(o, "tx_reason", NULL, d->tx_reason[0] ? d->tx_reason : NULL);
+	out_f64(o, "fragments_per_call", NULL,
+		sums.calls && end->rx_path == DEVICE_DEVMEM
+			? (double)sums.fragments / (double)sums.calls
+			: NAN);
+	out_u64(o, "tokens_peak", NULL, d->tokens_peak);
+	out_u64(o, "tokens_left", NULL, d->tokens_left);
+	emit_unless("pool_stalls", d->pool_stalls, POOL_STALLS_UNKNOWN, o);
+	out_u64(o, "zerocopy_sent", NULL, sums.zerocopy_sent);
+	out_u64(o, "zerocopy_copied", NULL, sums.zerocopy_copied);
+	out_end(o);
+}
+
+static void emit_flow(const struct end_result *end, const struct flow_result *flow, struct out *o)
 {
 	out_object(o, NULL);
 	out_u64(o, "id", NULL, flow->id);
 	out_u64(o, "thread", NULL, flow->thread);
+	out_str(o, "rx_path", NULL, figures_rx_path(end, flow));
+	out_str(o, "tx_path", NULL, figures_tx_path(end, flow));
 	emit_counts(&flow->counts, o);
 	if (flow->tcp.mss_bytes) {
 		emit_tcp(&flow->tcp, o);
@@ -220,6 +249,7 @@ static void emit_end(const struct record *rec, const char *key, const struct end
 	out_str(o, "memory", NULL, device_memory_name[end->memory]);
 	out_str(o, "rx_path", NULL, device_path_name[end->rx_path]);
 	out_str(o, "tx_path", NULL, device_path_name[end->tx_path]);
+	emit_device(end, o);
 	out_u64(o, "warmup_ns", NULL, end->warmup_ns);
 	out_u64(o, "window_ns", NULL, end->window_ns);
 	emit_counts(&end->counts, o);
@@ -228,7 +258,7 @@ static void emit_end(const struct record *rec, const char *key, const struct end
 	emit_intervals(end, o);
 	out_array(o, "flows");
 	for (uint32_t i = 0; i < end->flow_count; i++)
-		emit_flow(&end->flows[i], o);
+		emit_flow(end, &end->flows[i], o);
 	out_end(o);
 	emit_facts(end->facts, o);
 	out_str(o, "error", NULL, end->error[0] ? end->error : NULL);

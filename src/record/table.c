@@ -346,6 +346,70 @@ static void emit_steady(const struct figures_part *p, const char *whose, struct 
 	out_text(o, ", drift %+.1f %%, variation %.1f %%\n", s->drift * 100, s->variation * 100);
 }
 
+static void emit_device_rx(const struct end_result *end, struct out *o)
+{
+	const struct device_result *d = &end->device;
+	struct figures_device sums;
+	char bytes[UNITS_TEXT], size[UNITS_TEXT];
+	double all;
+
+	figures_device(end, &sums);
+	all = (double)sums.dmabuf_bytes + (double)sums.host_bytes;
+	out_text(o, "%.4g %% of %s came into it by %s, queues %s\n",
+		all > 0 ? 100.0 * (double)sums.dmabuf_bytes / all : 0,
+		units_format_bytes(bytes, all), d->nic, d->queues);
+	if (!sums.fragments)
+		return;
+	label(o, "");
+	out_text(o, "%.3g fragments of %s per call, at most %" PRIu64 " held at once, ",
+		sums.calls ? (double)sums.fragments / (double)sums.calls : 0,
+		units_format_bytes(size, (double)sums.dmabuf_bytes / (double)sums.fragments),
+		d->tokens_peak);
+	if (d->pool_stalls == POOL_STALLS_UNKNOWN)
+		out_text(o, "pool stalls not counted by the driver\n");
+	else
+		out_text(o, "%" PRIu64 " pool stall%s\n", d->pool_stalls,
+			d->pool_stalls == 1 ? "" : "s");
+}
+
+static void emit_device_tx(const struct end_result *end, struct out *o)
+{
+	struct figures_device sums;
+
+	figures_device(end, &sums);
+	out_text(o, "sent from it by %s: %" PRIu64 " sends completed, %" PRIu64 " of them copied\n",
+		end->device.nic, sums.zerocopy_sent, sums.zerocopy_copied);
+}
+
+static void emit_staged(const char *way, const char *reason, struct out *o)
+{
+	out_text(o, "%s through host memory%s%s\n", way, reason[0] ? ": " : ", as asked for",
+		reason);
+}
+
+/* What an end with device memory has to say of it; a line for each direction. */
+static void emit_device_of(const struct end_result *end, const char *role, struct out *o)
+{
+	if (!end || !end->memory)
+		return;
+	if (end->rx_path != DEVICE_NONE) {
+		label(o, device_memory_name[end->memory]);
+		out_text(o, "%s: ", role);
+		if (end->rx_path == DEVICE_DEVMEM)
+			emit_device_rx(end, o);
+		else
+			emit_staged("received", end->device.rx_reason, o);
+	}
+	if (end->tx_path != DEVICE_NONE) {
+		label(o, device_memory_name[end->memory]);
+		out_text(o, "%s: ", role);
+		if (end->tx_path == DEVICE_DEVMEM)
+			emit_device_tx(end, o);
+		else
+			emit_staged("sent", end->device.tx_reason, o);
+	}
+}
+
 static void emit_part(const struct record *rec, const struct figures *f,
 	const struct figures_part *p, struct out *o)
 {
@@ -375,6 +439,8 @@ static void emit_figures(const struct record *rec, const struct figures *f, stru
 	emit_cpu(rec, f, o);
 	for (int i = 0; i < f->part_count; i++)
 		emit_part(rec, f, &f->part[i], o);
+	emit_device_of(f->client, "client", o);
+	emit_device_of(f->server, "server", o);
 	table_emit_series(rec, f, o);
 }
 

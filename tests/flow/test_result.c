@@ -44,6 +44,13 @@ static void fill(struct end_result *r)
 	r->user_ns = next();
 	r->system_ns = next();
 	r->busiest_thread = 1.0 / 3;
+	r->device = (struct device_result){ .nic = "eth1",
+		.queues = "8-11",
+		.rx_reason = "no such luck",
+		.tx_reason = "nor here",
+		.tokens_peak = next(),
+		.tokens_left = next(),
+		.pool_stalls = next() };
 	r->counts = (struct flow_counts){ next(), next(), next(), next(), next() };
 	fill_hist(&r->latency, 3);
 	fill_hist(&r->service, 2);
@@ -131,6 +138,7 @@ static void assert_same(const struct end_result *a, const struct end_result *b)
 	assert_int_equal(a->user_ns, b->user_ns);
 	assert_int_equal(a->system_ns, b->system_ns);
 	assert_true(a->busiest_thread == b->busiest_thread);
+	assert_memory_equal(&a->device, &b->device, sizeof(a->device));
 	assert_memory_equal(&a->counts, &b->counts, sizeof(a->counts));
 	assert_int_equal(a->has_latency, b->has_latency);
 	assert_same_hist(a->latency, b->latency);

@@ -137,6 +137,26 @@ void fixture_turn(struct fixture *x)
 	x->rec.remote = &x->client;
 }
 
+void fixture_device(struct fixture *x)
+{
+	x->client.memory = x->server.memory = MEMORY_UDMABUF;
+	x->client.tx_path = x->server.rx_path = DEVICE_DEVMEM;
+	x->client.device = (struct device_result){ .nic = "eth1" };
+	x->client.device.pool_stalls = POOL_STALLS_UNKNOWN;
+	x->server.device = (struct device_result){ .nic = "eth2", .queues = "8-11" };
+	x->server.device.tokens_peak = 40;
+	x->server.device.pool_stalls = 3;
+	for (uint32_t i = 0; i < x->server.flow_count; i++) {
+		x->client_flows[i].zerocopy_sent = 100;
+		x->server_flows[i].dmabuf_bytes = x->server_flows[i].counts.rx_bytes;
+		x->server_flows[i].counts.rx_calls = 10;
+		x->server_flows[i].fragments = 125;
+	}
+	x->client_flows[0].zerocopy_copied = 1;
+	x->server_flows[0].plain_bytes = 1000000;
+	x->server_flows[0].dmabuf_bytes -= 1000000;
+}
+
 void fixture_neper(struct fixture *x, uint64_t rate)
 {
 	struct end_result *peer = x->options.client ? &x->server : &x->client;

@@ -48,6 +48,9 @@ void fixture_turn(struct fixture *x);
 /* neper's protocol: nothing is known of the peer but a rate. */
 void fixture_neper(struct fixture *x, uint64_t rate);
 
+/* The client sends from udmabuf memory, the server receives into it; one of its flows missed it in part. */
+void fixture_device(struct fixture *x);
+
 /* A run with samples behind the record, for what reads them. */
 void fixture_run(struct fixture *x);
 

@@ -55,6 +55,12 @@ static void save_streams(void)
 	fixture_init(&x, WORKLOAD_STREAM, 2, 5, "-F2", "-r", "--host=\"n\\o\tde\"", NULL);
 	x.rec.ceiling_bps = 100000000000;
 	save("stream-both-ways");
+	fixture_init(&x, WORKLOAD_STREAM, 2, 5, "-F2", "--mem=udmabuf", NULL);
+	fixture_device(&x);
+	save("stream-device");
+	x.server.rx_path = DEVICE_STAGED;
+	strcpy(x.server.device.rx_reason, "the driver of eth2 cannot");
+	save("stream-device-staged");
 	fixture_init(&x, WORKLOAD_STREAM, 1, 3, NULL);
 	fixture_neper(&x, 7900000000);
 	save("stream-neper");

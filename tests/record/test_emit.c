@@ -112,6 +112,30 @@ static void test_closed_loop_is_named_and_a_percentile_needs_samples(void **stat
 	free(text);
 }
 
+static void test_device_memory_has_a_line_for_each_end(void **state)
+{
+	(void)state;
+	fixture_init(&x, WORKLOAD_STREAM, 2, 5, "-F2", "--mem=udmabuf", NULL);
+	fixture_device(&x);
+	emit(OUT_TEXT);
+	assert_says("client udmabuf (devmem), server udmabuf (devmem) memory");
+	assert_says("udmabuf       client: sent from it by eth1: 200 sends completed, 1 of them "
+		    "copied\n");
+	assert_says(
+		"udmabuf       server: 99.98 % of 4.66 GiB came into it by eth2, queues 8-11\n");
+	assert_says(
+		"12.5 fragments of 19.07 MiB per call, at most 40 held at once, 3 pool stalls\n");
+	assert_says("warning: 0.04 % of flow 0 landed in the server's host memory");
+	free(text);
+	x.server.rx_path = DEVICE_STAGED;
+	x.client.tx_path = DEVICE_STAGED;
+	strcpy(x.server.device.rx_reason, "the driver of eth2 cannot");
+	emit(OUT_TEXT);
+	assert_says("server: received through host memory: the driver of eth2 cannot\n");
+	assert_says("client: sent through host memory, as asked for\n");
+	free(text);
+}
+
 static void test_both_directions_have_a_line_each(void **state)
 {
 	(void)state;
@@ -345,6 +369,7 @@ int main(void)
 		cmocka_unit_test(test_stream_table),
 		cmocka_unit_test(test_open_loop_table_has_both_times),
 		cmocka_unit_test(test_closed_loop_is_named_and_a_percentile_needs_samples),
+		cmocka_unit_test(test_device_memory_has_a_line_for_each_end),
 		cmocka_unit_test(test_both_directions_have_a_line_each),
 		cmocka_unit_test(test_the_server_prints_the_same_directions),
 		cmocka_unit_test(test_a_neper_peer_gives_its_rate_or_nothing),

@@ -119,6 +119,27 @@ def test_of_a_neper_peer_only_its_rate_is_known(records):
     assert silent["throughput_bps"] is None and silent["directions"][0]["sent_bps"] == 8e9
 
 
+def test_device_memory_says_how_every_flow_went(records):
+    device = records["stream-device"]["remote"]["device"]
+    assert device["nic"] == "eth2" and device["queues"] == "8-11"
+    assert device["tokens_peak"] == 40 and device["pool_stalls"] == 3
+    assert device["fragments_per_call"] == 12.5
+    assert [f["rx_path"] for f in records["stream-device"]["remote"]["flows"]] == ["mixed", "devmem"]
+    assert [f["tx_path"] for f in records["stream-device"]["local"]["flows"]] == ["devmem", "devmem"]
+    local = records["stream-device"]["local"]["device"]
+    assert local["pool_stalls"] is None and local["fragments_per_call"] is None
+    assert (local["zerocopy_sent"], local["zerocopy_copied"]) == (200, 1)
+    missed = [f["text"] for f in records["stream-device"]["findings"] if f["name"] == "devmem_missed"]
+    assert len(missed) == 1 and "flow 0" in missed[0] and "steering" in missed[0]
+    assert records["stream"]["local"]["device"] is None
+
+
+def test_a_staged_end_says_why(records):
+    staged = records["stream-device-staged"]["remote"]
+    assert staged["device"]["rx_reason"] == "the driver of eth2 cannot"
+    assert [f["rx_path"] for f in staged["flows"]] == ["staged", "staged"]
+
+
 def test_verdicts(records):
     assert records["stream"]["verdict"] == "good"
     assert records["rr-open-loop"]["verdict"] == "doubtful"
