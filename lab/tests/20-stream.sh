@@ -6,35 +6,12 @@
 
 payload=300000 # an emulated second brings at least this
 
-tx_possible() {
-	kernel_at_least 6.16 || skip "this kernel cannot send from device memory"
-}
-
 # between SERVER_OPTIONS CLIENT_OPTIONS
 between() {
 	# shellcheck disable=SC2086 # words
 	serve stream $1
 	# shellcheck disable=SC2086
 	measure stream -l 1 --warmup 0 --validate $2
-}
-
-# What the NICs must be like before and after: settings, rules, tables; not what they counted.
-nics() {
-	{
-		weir nic show lab0 --json
-		far weir nic show lab1 --json
-	} | tr ',' '\n' | grep -vE '"[a-z_]*(packets|bytes|fail|drops|fast|slow|empty|cached|ring|inflight|state)[a-z_]*":'
-}
-
-nics_are_as_before() {
-	nics >/tmp/nics.after
-	cmp -s /tmp/nics.before /tmp/nics.after
-}
-
-unchanged() {
-	eventually nics_are_as_before && return
-	diff /tmp/nics.before /tmp/nics.after
-	return 1
 }
 
 test_host_to_udmabuf() {

@@ -117,8 +117,8 @@ trusted() {
 # says client|server PATTERN: whether that end's record holds it.
 says() {
 	grep -qE "$2" "/tmp/$1.json" && return
-	echo "the record of the $1 does not say $2:"
-	cat "/tmp/$1.json"
+	echo "the record of the $1 does not say $2; it printed:"
+	cat "/tmp/$1"
 	return 1
 }
 
@@ -175,6 +175,29 @@ at_most() {
 
 kernel_at_least() {
 	[ "$(printf '%s\n' "$1" "$(uname -r)" | sort -V | head -n 1)" = "$1" ]
+}
+
+tx_possible() {
+	kernel_at_least 6.16 || skip "this kernel cannot send from device memory"
+}
+
+# What the NICs must be like before and after: settings, rules, tables; not what they counted.
+nics() {
+	{
+		weir nic show lab0 --json
+		far weir nic show lab1 --json
+	} | tr ',' '\n' | grep -vE '"[a-z_]*(packets|bytes|fail|drops|fast|slow|empty|cached|ring|inflight|state)[a-z_]*":'
+}
+
+nics_are_as_before() {
+	nics >/tmp/nics.after
+	cmp -s /tmp/nics.before /tmp/nics.after
+}
+
+unchanged() {
+	eventually nics_are_as_before && return
+	diff /tmp/nics.before /tmp/nics.after
+	return 1
 }
 
 # One test in a process of its own, with a time limit; then everything that is left of it goes.

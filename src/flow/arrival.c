@@ -166,6 +166,17 @@ static struct session *neper_session(struct server *server, const struct sock_ad
 	return other;
 }
 
+/* With device memory the port says which lane's memory the data comes to. */
+static struct lane *neper_lane(struct session *s, struct worker *here, int fd, uint32_t id)
+{
+	struct sock_addr local;
+
+	if (s->run.device.rx == DEVICE_DEVMEM && !sock_local(fd, &local))
+		return device_port_lane(
+			&s->run, (uint32_t)(sock_addr_port(&local) - s->server->options->port));
+	return session_lane(s, here, id);
+}
+
 /* false: no session wants it, and it is still open. */
 static bool arrival_neper(struct server *server, struct worker *here, int fd,
 	const struct sock_addr *peer, uint64_t early_bytes)
@@ -177,7 +188,7 @@ static bool arrival_neper(struct server *server, struct worker *here, int fd,
 	if (s) {
 		uint32_t id = s->flows_given++;
 
-		arrival_give(here, session_lane(s, here, id), fd, id, early_bytes);
+		arrival_give(here, neper_lane(s, here, fd, id), fd, id, early_bytes);
 	}
 	pthread_mutex_unlock(&server->lock);
 	return s != NULL;
@@ -211,6 +222,14 @@ static void arrival_read(struct loop *loop, struct loop_fd *in, uint32_t events)
 	(void)events;
 	if (n < 0 && errno == EAGAIN)
 		return;
+	/* It is in device memory already, so it is payload: one of neper's. */
+	if (n < 0 && errno == EFAULT) {
+		arrival_end(a);
+		if (!arrival_neper(a->server, a->worker, in->fd, &a->peer, a->have))
+			close(in->fd);
+		free(a);
+		return;
+	}
 	if (n <= 0) {
 		arrival_drop(a);
 		return;

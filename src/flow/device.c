@@ -194,12 +194,46 @@ static void rule_address(const struct sock_addr *addr, uint8_t ip[16], bool *ipv
 		memcpy(ip, &v4, sizeof(v4));
 }
 
+/* Of the queues of a lane, the number-th, round and round. */
+static int add_rule(struct device_nic *n, const struct nic_rule *rule, const struct lane *l,
+	uint32_t number, struct err *e)
+{
+	const struct cpus *queues = &l->device.queues;
+	char key[NIC_RULE_TEXT], queue[32];
+
+	snprintf(queue, sizeof(queue), "queue %d",
+		cpus_nth(queues, (int)(number % (uint32_t)queues->count)));
+	return nic_plan_add(&n->plan, NIC_KIND_RULE, nic_rule_text(rule, key), queue, e);
+}
+
+struct lane *device_port_lane(struct run *r, uint32_t number)
+{
+	return &r->lanes[number % r->lane_count];
+}
+
+int device_steer_ports(
+	struct run *r, const struct sock_addr *local, const struct sock_addr *peer, struct err *e)
+{
+	struct nic_rule rule = { .known = true, .has_src_ip = peer, .has_dst_ip = true };
+	uint16_t ignored;
+	int ret = 0;
+
+	if (r->device.rx != DEVICE_DEVMEM)
+		return 0;
+	if (peer)
+		rule_address(peer, rule.src_ip, &rule.ipv6, &ignored);
+	rule_address(local, rule.dst_ip, &rule.ipv6, &ignored);
+	for (uint32_t i = 0; !ret && i < r->options->num_ports; i++) {
+		rule.dst_port = (uint16_t)(r->options->port + i);
+		ret = add_rule(&r->device, &rule, device_port_lane(r, i), i / r->lane_count, e);
+	}
+	return ret ? ret : nic_plan_apply(&r->device.plan, e);
+}
+
 int device_steer(struct device_nic *n, const struct flow *f, struct err *e)
 {
-	const struct cpus *queues = &f->lane->device.queues;
 	struct nic_rule rule = { .known = true, .has_src_ip = true, .has_dst_ip = true };
 	struct sock_addr local, peer;
-	char key[NIC_RULE_TEXT], queue[32];
 	int ret;
 
 	if (n->rx != DEVICE_DEVMEM || !f->reads || !f->alive)
@@ -211,11 +245,7 @@ int device_steer(struct device_nic *n, const struct flow *f, struct err *e)
 		return err_set(e, -ret, "cannot steer flow %u: %s", f->id, strerror(-ret));
 	rule_address(&peer, rule.src_ip, &rule.ipv6, &rule.src_port);
 	rule_address(&local, rule.dst_ip, &rule.ipv6, &rule.dst_port);
-	snprintf(queue, sizeof(queue), "queue %d",
-		cpus_nth(
-			queues, (int)(f->id / f->lane->run->lane_count % (uint32_t)queues->count)));
-	ret = nic_plan_add(&n->plan, NIC_KIND_RULE, nic_rule_text(&rule, key), queue, e);
-	return ret;
+	return add_rule(n, &rule, f->lane, f->id / f->lane->run->lane_count, e);
 }
 
 /* The memory of a lane */
@@ -312,13 +342,20 @@ static int device_open_tx(struct device *d, struct lane *l, struct err *e)
 	return ret;
 }
 
+/* Whether bytes go between sockets and a GPU ahead of those who wait for them. A request is what somebody
+ * waits for: its copy is part of its latency. */
+static bool is_staged_ahead(const struct run *r)
+{
+	return r->options->memory == MEMORY_CUDA && r->workload == WORKLOAD_STREAM;
+}
+
 /* Between sockets and a GPU: its queue, and pinned memory that what is received goes through. */
 static int device_open_stage(struct device *d, struct lane *l, struct err *e)
 {
 	const struct run *r = l->run;
 	int ret;
 
-	if (r->options->memory != MEMORY_CUDA)
+	if (!is_staged_ahead(r))
 		return 0;
 	ret = cuda_gpu_get(&d->gpu, r->options->gpu, e);
 	if (!ret)
@@ -367,22 +404,6 @@ void device_close(struct device *d)
 
 /* Bytes */
 
-static void note_wrong(struct flow *f, uint64_t position)
-{
-	if (!f->wrong_calls++)
-		f->wrong_bytes_at = position;
-}
-
-/* What came as ordinary bytes, or as the linear part of a packet, lies in the lane's buffer. */
-static void check_host(struct flow *f, const char *data, size_t bytes, uint64_t position)
-{
-	struct pattern_mismatch wrong;
-
-	if (f->lane->run->validates &&
-		pattern_check(&f->lane->run->pattern, data, bytes, position, &wrong))
-		note_wrong(f, position + wrong.index);
-}
-
 static int use_fragments(struct flow *f)
 {
 	struct device *d = &f->lane->device;
@@ -398,7 +419,7 @@ static int use_fragments(struct flow *f)
 		uint64_t position = f->counts.rx_bytes + frag->at;
 
 		if (frag->linear)
-			check_host(f, f->lane->rx.data + frag->offset, frag->bytes, position);
+			flow_check(f, f->lane->rx.data + frag->offset, frag->bytes, position);
 		else
 			d->list[count++] =
 				(struct mem_fragment){ frag->offset, frag->bytes, position };
@@ -406,7 +427,7 @@ static int use_fragments(struct flow *f)
 	if (count && r->validates)
 		ret = region_check(&d->rx, &r->pattern, d->list, count, &wrong, NULL);
 	if (ret == -EBADMSG) {
-		note_wrong(f, d->list[wrong.fragment].stream_position + wrong.byte);
+		flow_note_wrong(f, d->list[wrong.fragment].stream_position + wrong.byte);
 		ret = 0;
 	}
 	if (!ret && count && r->options->rx_copy)
@@ -417,7 +438,7 @@ static int use_fragments(struct flow *f)
 static void note_settled(const struct stage_settled *settled)
 {
 	if (settled->wrong)
-		note_wrong(settled->owner, settled->position);
+		flow_note_wrong(settled->owner, settled->position);
 }
 
 char *device_room(struct lane *l)
@@ -447,11 +468,19 @@ static int use_staged(struct flow *f, size_t n)
 	const struct run *r = f->lane->run;
 	uint64_t room = d->rx.bytes - r->options->buffer_size;
 	uint64_t offset = room ? f->counts.rx_bytes % room : 0;
+	struct mem_fragment piece = { offset, (uint32_t)n, f->counts.rx_bytes };
+	struct mem_mismatch wrong = { 0 };
+	int ret;
 
 	if (d->stage.pinned.data)
 		return stage_received(&d->stage, n, offset, f->counts.rx_bytes, f, NULL);
-	check_host(f, f->lane->rx.data, n, f->counts.rx_bytes);
-	return region_write(&d->rx, offset, f->lane->rx.data, n, NULL);
+	ret = region_write(&d->rx, offset, f->lane->rx.data, n, NULL);
+	if (!ret && r->validates)
+		ret = region_check(&d->rx, &r->pattern, &piece, 1, &wrong, NULL);
+	if (ret != -EBADMSG)
+		return ret;
+	flow_note_wrong(f, f->counts.rx_bytes + wrong.byte);
+	return 0;
 }
 
 int device_received(struct flow *f, size_t n)
@@ -464,7 +493,7 @@ int device_received(struct flow *f, size_t n)
 	if (d->devmem.count)
 		ret = use_fragments(f);
 	else
-		check_host(f, f->lane->rx.data, n, f->counts.rx_bytes);
+		flow_check(f, f->lane->rx.data, n, f->counts.rx_bytes);
 	return ret ? ret : chan_release(&f->chan);
 }
 
@@ -473,7 +502,7 @@ int device_flow_open(struct flow *f, struct err *e)
 	struct device *d = &f->lane->device;
 	const struct run *r = f->lane->run;
 
-	if (!f->writes || r->device.tx != DEVICE_STAGED || r->options->memory != MEMORY_CUDA)
+	if (!f->writes || r->device.tx != DEVICE_STAGED || !is_staged_ahead(r))
 		return 0;
 	f->stage = calloc(1, sizeof(*f->stage));
 	if (!f->stage)
@@ -499,7 +528,10 @@ const void *device_to_send(struct flow *f, size_t *length)
 		return stage_data(f->stage, length, NULL);
 	if (f->lane->run->device.tx == DEVICE_DEVMEM)
 		return (const void *)(uintptr_t)offset;
-	return d->tx.data + offset;
+	if (d->tx.data)
+		return d->tx.data + offset;
+	return region_read(&d->tx, offset, f->lane->tx.data, *length, NULL) ? NULL
+									    : f->lane->tx.data;
 }
 
 int device_sent(struct flow *f, size_t n)

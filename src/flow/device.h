@@ -89,6 +89,13 @@ int device_explain(const struct run *r, int error, bool sending, struct err *e);
 /* Send the packets of this flow to one of its lane's queues. */
 int device_steer(struct device_nic *n, const struct flow *f, struct err *e);
 
+/* The same where flows are not known before their data comes, at a server for neper's clients: each data
+ * port has one of a lane's queues. local: the server's address; peer: the client's, NULL: any. */
+int device_steer_ports(
+	struct run *r, const struct sock_addr *local, const struct sock_addr *peer, struct err *e);
+/* The lane that serves what comes to a data port, the number-th of them. */
+struct lane *device_port_lane(struct run *r, uint32_t number);
+
 /* Where the next chan.recv of a lane's flows puts what does not come as device memory. */
 char *device_room(struct lane *l);
 

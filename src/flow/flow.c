@@ -452,6 +452,31 @@ int lane_adopt(struct lane *l, int fd, uint32_t id, uint64_t early_bytes, struct
 	return 0;
 }
 
+const void *flow_to_send(struct flow *f, size_t *length)
+{
+	const struct run *r = f->lane->run;
+
+	if (r->device.tx)
+		return device_to_send(f, length);
+	return f->lane->tx.data +
+	       (r->validates ? f->counts.tx_bytes % r->options->validate_cycle : 0);
+}
+
+void flow_note_wrong(struct flow *f, uint64_t position)
+{
+	if (!f->wrong_calls++)
+		f->wrong_bytes_at = position;
+}
+
+void flow_check(struct flow *f, const char *data, size_t bytes, uint64_t position)
+{
+	struct pattern_mismatch wrong;
+
+	if (f->lane->run->validates &&
+		pattern_check(&f->lane->run->pattern, data, bytes, position, &wrong))
+		flow_note_wrong(f, position + wrong.index);
+}
+
 void flow_schedule(struct flow *f)
 {
 	const struct flow_options *o = f->lane->run->options;

@@ -24,8 +24,9 @@ static bool rr_flush(struct flow *f)
 
 	while (f->to_send) {
 		size_t length = f->to_send < buffer ? f->to_send : buffer;
-		ssize_t n = f->chan.send(
-			&f->chan, f->lane->tx.data, length, length < f->to_send ? MSG_MORE : 0);
+		const void *data = flow_to_send(f, &length);
+		ssize_t n =
+			f->chan.send(&f->chan, data, length, length < f->to_send ? MSG_MORE : 0);
 
 		if (n == -EAGAIN) {
 			flow_watch(f, WATCH_IN | EPOLLOUT);
@@ -109,24 +110,45 @@ static bool rr_server_got(struct flow *f, uint64_t bytes)
 	return rr_flush(f);
 }
 
+/* Into device memory, and never waits. What came is there when this returns. */
+static ssize_t rr_receive_device(struct flow *f)
+{
+	ssize_t n =
+		f->chan.recv(&f->chan, device_room(f->lane), f->lane->run->options->buffer_size);
+	int ret = n > 0 ? device_received(f, (size_t)n) : 0;
+
+	return ret ? ret : n;
+}
+
 /* One receive; flags decide whether it waits. 2: there may be more, 1: go on, 0: nothing there,
  * -1: blocked or ended. */
 static int rr_receive(struct flow *f, bool (*got)(struct flow *f, uint64_t bytes), int flags)
 {
 	size_t size = f->lane->run->options->buffer_size;
-	ssize_t n = recv(f->chan.fd, f->lane->rx.data, size, flags);
+	bool device = f->lane->run->device.rx;
+	char *data = f->lane->rx.data;
+	ssize_t n;
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (device) {
+		n = rr_receive_device(f);
+	} else {
+		n = recv(f->chan.fd, data, size, flags);
+		n = n < 0 ? -errno : n;
+		if (n > 0)
+			flow_check(f, data, (size_t)n, f->counts.rx_bytes);
+	}
+	if (n == -EAGAIN || n == -EINTR)
 		return 0;
 	if (n <= 0) {
-		flow_end(f, n < 0 ? errno : 0);
+		flow_end(f, (int)-n);
 		return -1;
 	}
 	f->counts.rx_bytes += (uint64_t)n;
 	f->counts.rx_calls++;
 	if (!got(f, (uint64_t)n))
 		return -1;
-	return (size_t)n == size ? 2 : 1;
+	/* Of device memory one call takes one kind, as far as there is room for control messages. */
+	return device || (size_t)n == size ? 2 : 1;
 }
 
 /* The end of the stream is no edge of its own when it came with the last bytes. A flow that never
@@ -150,7 +172,7 @@ static bool rr_is_alone(const struct flow *f)
 {
 	const struct worker *w = f->lane->worker;
 
-	return w->flows == 1 && !f->lane->stopped && !f->gap_ns &&
+	return w->flows == 1 && !f->lane->stopped && !f->gap_ns && !f->lane->run->device.rx &&
 	       !atomic_load_explicit(&w->has_jobs, memory_order_relaxed);
 }
 

@@ -112,7 +112,7 @@ int run_init(struct run *r, enum workload w, const struct flow_options *o, struc
 	r->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r->bell < 0)
 		return err_set(e, errno, "cannot make an eventfd: %m");
-	r->validates = w == WORKLOAD_STREAM && o->validate;
+	r->validates = w != WORKLOAD_CRR && o->validate;
 	if (r->validates || o->memory != MEMORY_HOST) {
 		ret = pattern_init(&r->pattern,
 			o->validate == VALIDATE_PUBLISHED ? PATTERN_PUBLISHED : PATTERN_SEEDED,

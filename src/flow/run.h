@@ -221,6 +221,12 @@ int flow_connect_start(struct flow *f, struct err *e);
 void flow_data_address(const struct run *r, uint32_t id, struct sock_addr *addr);
 /* The socket options that the run's options mean. */
 void flow_sock_options(const struct flow_options *o, bool client, struct sock_options *s);
+/* What to hand to chan.send next, at most length bytes of it; NULL: the flow cannot go on. */
+const void *flow_to_send(struct flow *f, size_t *length);
+/* Look at bytes that lie in the host's memory, with --validate: every one is what belongs at its
+ * position in the stream, or the flow remembers the first that is not. */
+void flow_check(struct flow *f, const char *data, size_t bytes, uint64_t position);
+void flow_note_wrong(struct flow *f, uint64_t position);
 /* When the first and each further request of a flow is due; gap 0 when there is no schedule. */
 void flow_schedule(struct flow *f);
 

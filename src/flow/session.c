@@ -530,10 +530,25 @@ static void *session_main(void *argument)
 	return NULL;
 }
 
+/* With device memory a port belongs to a queue, and a queue to a thread: as many as there are ports. */
+static uint32_t session_neper_threads(const struct session *s)
+{
+	uint32_t ports = (uint32_t)s->options.num_ports, threads = s->hello.num_threads;
+
+	if (!s->options.memory || s->options.path == PATH_STAGED || threads <= ports)
+		return threads;
+	log_warn(
+		"a neper client asks for %u threads, and device memory gives it one for each data port "
+		"(--num-ports %u)",
+		threads, ports);
+	return ports;
+}
+
 /* neper's clients name a length and a number of flows; the rest is as this server was started. */
 static int session_init_neper(struct session *s, struct err *e)
 {
 	const struct opt_table *t = &flow_option_table[s->server->workload];
+	int ret;
 
 	s->options.warmup = 0;
 	if (s->hello.test_length > 0 && !opt_was_given(t, s->server->given, "test-length"))
@@ -543,8 +558,13 @@ static int session_init_neper(struct session *s, struct err *e)
 	s->members_wanted = (uint32_t)s->options.num_clients;
 	if (s->members_wanted == 1 && s->hello.test_length < 0)
 		s->options.test_length = s->hello.test_length;
-	if (session_prepare(s, s->hello.num_threads, e))
-		return -e->code;
+	ret = session_prepare(s, session_neper_threads(s), e);
+	/* Its data follows the ACK at once. */
+	if (!ret)
+		ret = device_steer_ports(&s->run, &s->outcome.local_address,
+			s->members_wanted == 1 ? &s->peer[0] : NULL, e);
+	if (ret)
+		return ret;
 	/* The client ends the run, by its clock; so does the count of its transactions, at its
 	 * end. */
 	s->run.counted = false;

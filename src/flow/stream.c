@@ -22,17 +22,6 @@ static void stream_again(struct flow *f)
 		loop_change(&f->lane->worker->loop, &f->io, f->io.events);
 }
 
-/* Every byte is where it belongs, or the flow remembers the first that is not. */
-static void stream_validate(struct flow *f, const char *data, size_t bytes)
-{
-	struct pattern_mismatch wrong;
-
-	if (!pattern_check(&f->lane->run->pattern, data, bytes, f->counts.rx_bytes, &wrong))
-		return;
-	if (!f->wrong_calls++)
-		f->wrong_bytes_at = f->counts.rx_bytes + wrong.index;
-}
-
 static void stream_receive(struct flow *f)
 {
 	/* Before the start, when the first bytes are what starts it, it is not known. */
@@ -48,8 +37,8 @@ static void stream_receive(struct flow *f)
 			return;
 		if (n > 0 && f->lane->run->device.rx)
 			ret = device_received(f, (size_t)n);
-		else if (n > 0 && f->lane->run->validates)
-			stream_validate(f, data, (size_t)n);
+		else if (n > 0)
+			flow_check(f, data, (size_t)n, f->counts.rx_bytes);
 		if (n <= 0 || ret) {
 			flow_end(f, ret ? -ret : (int)-n);
 			return;
@@ -73,16 +62,6 @@ static void stream_due(struct loop *loop, struct loop_timer *timer)
 	flow_watch(f, stream_events(f, true));
 }
 
-static const void *stream_to_send(struct flow *f, size_t *length)
-{
-	const struct run *r = f->lane->run;
-
-	if (r->device.tx)
-		return device_to_send(f, length);
-	return f->lane->tx.data +
-	       (r->validates ? f->counts.tx_bytes % r->options->validate_cycle : 0);
-}
-
 static void stream_send(struct flow *f)
 {
 	const struct flow_options *o = f->lane->run->options;
@@ -93,7 +72,7 @@ static void stream_send(struct flow *f)
 		return;
 	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
 		size_t length = f->tx_length;
-		const void *data = stream_to_send(f, &length);
+		const void *data = flow_to_send(f, &length);
 		ssize_t n = f->chan.send(&f->chan, data, length, flags);
 
 		if (n == -EAGAIN)

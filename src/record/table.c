@@ -316,6 +316,13 @@ static void emit_validated(
 	if (!rec->options->validate || !p->receiver)
 		return;
 	label(o, "validated");
+	if (rec->workload != WORKLOAD_STREAM && p->sender) {
+		out_text(o, "every byte, by its position: %s at the client, ",
+			units_format_bytes(bytes, (double)p->sender->counts.rx_bytes));
+		out_text(o, "%s at the server\n",
+			units_format_bytes(bytes, (double)p->receiver->counts.rx_bytes));
+		return;
+	}
 	out_text(o, "%severy byte of %s, by its position\n", whose,
 		units_format_bytes(bytes, (double)p->receiver->counts.rx_bytes));
 }
