@@ -12,6 +12,8 @@ PREFIX       ?=
 TESTS        ?=
 
 WEIR = build/src/cmd/weir
+# Tests that need what only the lab has; 11-words runs them.
+LAB_PROGRAMS = $(wildcard build/tests/mem/test_udmabuf build/tests/sys/bind_faults build/tests/net/devmem_faults)
 # Every finding ends the program, whatever the environment says.
 SANITIZE = -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
 	-Dc_args=-fno-sanitize-recover=all
@@ -35,7 +37,7 @@ check: need-check build-check/build.ninja ## build with sanitizers and run all t
 		scripts/test-summary build-check/meson-logs/testlog.json && exit $$status
 
 lab: need-lab all ## device memory on a real kernel, in a VM; KERNEL=6.12 for the oldest that has it
-	@WEIR="$(CURDIR)/$(WEIR)" lab/check $(TESTS)
+	@WEIR="$(CURDIR)/$(WEIR)" PROGRAMS="$(LAB_PROGRAMS)" lab/check $(TESTS)
 
 lab-shell: need-lab all ## a shell in that VM
 	@WEIR="$(CURDIR)/$(WEIR)" lab/shell

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ethstat IFACE: prints the driver's own counters, one `name value` per line. */
+/* ethstat IFACE: prints the driver's own counters, one `name value` per line.
+ * ethstat IFACE --drop-rules: takes all steering rules away, as a meddler would.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,18 +61,33 @@ free_both:
 	return ret;
 }
 
+enum { RULES = 64 }; /* of the test NIC */
+
+static int drop_rules(int sock, const char *iface)
+{
+	int dropped = 0;
+
+	for (uint32_t i = 0; i < RULES; i++) {
+		struct ethtool_rxnfc rule = { .cmd = ETHTOOL_SRXCLSRLDEL, .fs.location = i };
+
+		dropped += !ethtool(sock, iface, &rule);
+	}
+	return dropped ? 0 : -ENOENT;
+}
+
 int main(int argc, char **argv)
 {
-	uint32_t count;
+	bool drop = argc == 3 && !strcmp(argv[2], "--drop-rules");
+	uint32_t count = 0;
 	int ret, sock;
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: ethstat IFACE\n");
+	if (argc != 2 && !drop) {
+		fprintf(stderr, "usage: ethstat IFACE [--drop-rules]\n");
 		return 2;
 	}
 	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	ret = count_counters(sock, argv[1], &count);
-	if (!ret)
+	ret = drop ? drop_rules(sock, argv[1]) : count_counters(sock, argv[1], &count);
+	if (!ret && !drop)
 		ret = print_counters(sock, argv[1], count);
 	if (ret)
 		fprintf(stderr, "ethstat: %s: %s\n", argv[1], strerror(-ret));

@@ -82,6 +82,16 @@ serve() {
 	return 1
 }
 
+# The process of the server at the far end.
+server_pid() {
+	for p in /proc/[0-9]*; do
+		case "$(tr '\0' ' ' 2>/dev/null <"$p/cmdline")" in
+		"weir stream -"[!c]*) echo "${p#/proc/}" && return ;;
+		esac
+	done
+	return 1
+}
+
 # Somebody at the other end: 0A is LISTEN.
 listening() {
 	far cat /proc/net/tcp /proc/net/tcp6 | grep -q '^ *[0-9]*: [^ ]* [^ ]* 0A '

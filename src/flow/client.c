@@ -177,7 +177,7 @@ static int client_expect(struct client *c, enum wire_type type, struct wire_mess
 		if (m->type == type)
 			return 0;
 		if (m->type == WIRE_REFUSE || m->type == WIRE_ABORT)
-			ret = err_set(e, EPROTO, "the server %s: %.300s",
+			ret = err_set(e, EPROTO, "the server %s: %.480s",
 				m->type == WIRE_REFUSE ? "refuses" : "gave up", m->body);
 		else if (m->type != WIRE_TICK)
 			ret = err_set(e, EPROTO, "the server sent message %d where %d was due",
@@ -350,7 +350,8 @@ static int client_watch(struct client *c, struct err *e)
 		}
 		if (set[1].revents && read(c->run.bell, &rings, sizeof(rings)) < 0)
 			continue;
-		if (set[0].revents)
+		ret = device_check(&c->run.device, e);
+		if (!ret && set[0].revents)
 			ret = client_hear(c, e);
 		if (c->outcome.neper || ret)
 			continue;

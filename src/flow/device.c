@@ -34,6 +34,7 @@ static int find_nic(struct device_nic *n, const struct flow_options *o,
 	if (ret)
 		return ret;
 	snprintf(n->nic, sizeof(n->nic), "%s", nic.name);
+	n->ifindex = (unsigned int)nic.ifindex;
 	return 0;
 }
 
@@ -68,28 +69,44 @@ static int choose_queues(struct device_nic *n, const struct flow_options *o, str
 	return 0;
 }
 
+bool device_cannot(int ret)
+{
+	return ret == -EOPNOTSUPP || ret == -ENODATA || ret == -EPERM;
+}
+
 /* Which way bytes go. "auto" takes device memory where the NIC has it; what was asked for by name is
  * tried, and refused with the reason when it fails. */
-static void choose_paths(struct device_nic *n, const struct run *r)
+static int choose_paths(
+	struct device_nic *n, const struct run *r, const struct err *refused, struct err *e)
 {
 	const struct flow_options *o = r->options;
 	enum device_path path = o->path == PATH_STAGED ? DEVICE_STAGED : DEVICE_DEVMEM;
 	struct err why = { 0 };
-	int can = o->path == PATH_AUTO ? nic_bind_probe(n->nic, &why) : 0;
+	int can = 0;
 
+	if (refused)
+		why = *refused;
+	else if (o->path != PATH_STAGED)
+		can = nic_bind_probe(n->nic, &why);
+	/* What was asked for by name is refused before anything is touched. */
+	if (can == -EOPNOTSUPP && o->path == PATH_DEVMEM && e) {
+		*e = why;
+		return can;
+	}
 	/* Other refusals speak of settings, which are ours to make. */
-	if (can == -EOPNOTSUPP || can == -EPERM)
+	if (o->path == PATH_AUTO && (refused || can == -EOPNOTSUPP || can == -EPERM))
 		path = DEVICE_STAGED;
 	n->rx = flow_options_reads(o, r->workload) ? path : DEVICE_NONE;
 	n->tx = flow_options_writes(o, r->workload) ? path : DEVICE_NONE;
-	if (n->rx == DEVICE_STAGED && can)
+	if (n->rx == DEVICE_STAGED && why.code)
 		snprintf(n->rx_reason, sizeof(n->rx_reason), "%.250s", why.what);
-	if (n->tx == DEVICE_STAGED && can)
+	if (n->tx == DEVICE_STAGED && why.code)
 		snprintf(n->tx_reason, sizeof(n->tx_reason), "%.250s", why.what);
+	return 0;
 }
 
-int device_nic_open(
-	struct device_nic *n, const struct run *r, const struct sock_addr *local, struct err *e)
+int device_nic_open(struct device_nic *n, const struct run *r, const struct sock_addr *local,
+	const struct err *refused, struct err *e)
 {
 	struct nic_devmem_want want = { 0 };
 	int ret;
@@ -100,9 +117,9 @@ int device_nic_open(
 	ret = find_nic(n, r->options, local, e);
 	if (ret)
 		return ret;
-	choose_paths(n, r);
-	if (n->rx != DEVICE_DEVMEM)
-		return 0;
+	ret = choose_paths(n, r, refused, e);
+	if (ret || n->rx != DEVICE_DEVMEM)
+		return ret;
 	ret = choose_queues(n, r->options, e);
 	if (!ret && (uint32_t)n->queues.count < r->lane_count) {
 		err_set(e, EINVAL, "%u threads need a receive queue each, and %s gives %d",
@@ -133,28 +150,60 @@ void device_nic_close(struct device_nic *n)
 	n->planned = false;
 }
 
-uint64_t device_stalls(const struct device_nic *n)
+/* How often the NIC has wanted memory of the bound queues and all was out; and who serves them. */
+static uint64_t look_at_queues(const struct device_nic *n, uint32_t *napi, uint32_t *napi_count)
 {
 	uint64_t stalls = POOL_STALLS_UNKNOWN;
 	struct nic_queue *queue;
 	size_t count;
 
+	*napi_count = 0;
 	if (n->rx != DEVICE_DEVMEM || nic_queues_read(&queue, &count, n->nic, NULL))
 		return stalls;
 	for (size_t i = 0; i < count; i++) {
-		if (queue[i].tx || !cpus_has(&n->queues, (int)queue[i].id) ||
-			queue[i].alloc_fail == NIC_COUNT_UNKNOWN)
+		if (queue[i].tx || !cpus_has(&n->queues, (int)queue[i].id))
 			continue;
-		stalls = (stalls == POOL_STALLS_UNKNOWN ? 0 : stalls) + queue[i].alloc_fail;
+		if (queue[i].alloc_fail != NIC_COUNT_UNKNOWN)
+			stalls = (stalls == POOL_STALLS_UNKNOWN ? 0 : stalls) + queue[i].alloc_fail;
+		if (queue[i].napi && *napi_count < DEVICE_NAPIS)
+			napi[(*napi_count)++] = queue[i].napi;
 	}
 	free(queue);
 	return stalls;
 }
 
+void device_nic_bound(struct device_nic *n)
+{
+	n->stalls_before = look_at_queues(n, n->napi, &n->napi_count);
+}
+
+int device_check(const struct device_nic *n, struct err *e)
+{
+	if ((n->rx != DEVICE_DEVMEM && n->tx != DEVICE_DEVMEM) ||
+		if_nametoindex(n->nic) == n->ifindex)
+		return 0;
+	err_set(e, ENODEV, "the interface %s, which had the memory bound, has gone", n->nic);
+	return err_hint(e, "look for its driver's last words: dmesg | tail");
+}
+
+bool device_came_by_bound_queue(const struct device_nic *n, int fd)
+{
+	unsigned int napi = 0;
+	socklen_t size = sizeof(napi);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &size))
+		return false;
+	for (uint32_t i = 0; i < n->napi_count; i++)
+		if (n->napi[i] == napi)
+			return true;
+	return false;
+}
+
 void device_collect(const struct run *r, struct device_result *out)
 {
 	const struct device_nic *n = &r->device;
-	uint64_t now = device_stalls(n);
+	uint32_t napi[DEVICE_NAPIS], napi_count;
+	uint64_t now = look_at_queues(n, napi, &napi_count);
 
 	out->pool_stalls = POOL_STALLS_UNKNOWN;
 	if (now != POOL_STALLS_UNKNOWN && n->stalls_before != POOL_STALLS_UNKNOWN)

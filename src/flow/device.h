@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of a lane that is not ordinary host memory: where it is, and how bytes get there.
  *
- *	device_nic_open(&run->device, run, local, e);	once for a run: which NIC, prepare it
+ *	device_nic_open(&run->device, run, local, NULL, e);	once for a run: which NIC, prepare it
  *	device_open(&lane->device, lane, e);		for each lane: memory, bound to its queues
  *	device_steer(&run->device, flow, e);		for each flow that is received, before data
  *	...
@@ -41,15 +41,20 @@ enum device_path {
 extern const char *const device_path_name[];   /* "host", "devmem", "staged" */
 extern const char *const device_memory_name[]; /* by enum flow_memory: "host", "udmabuf", "cuda" */
 
+#define DEVICE_NAPIS 64
+
 /* Of a run. */
 struct device_nic {
 	enum device_path rx, tx;
 	char nic[IF_NAMESIZE];
+	unsigned int ifindex;
 	struct cpus queues;   /* bound, over all lanes */
 	struct nic_plan plan; /* what was changed on the NIC */
 	bool planned;
 	char rx_reason[256], tx_reason[256]; /* --path auto: why a way is staged; or empty */
 	uint64_t stalls_before;		     /* what the NIC had counted, see device_stalls() */
+	uint32_t napi[DEVICE_NAPIS];	     /* instances that serve the bound queues */
+	uint32_t napi_count;
 };
 
 /* Of a lane. */
@@ -68,16 +73,25 @@ struct device {
 	uint64_t ring_bytes;	   /* of tx: whole cycles of the pattern; sent over and over */
 };
 
-int device_nic_open(
-	struct device_nic *n, const struct run *r, const struct sock_addr *local, struct err *e);
+/* refused, unless NULL: why binding memory failed before, so that --path auto takes the other way. */
+int device_nic_open(struct device_nic *n, const struct run *r, const struct sock_addr *local,
+	const struct err *refused, struct err *e);
+/* Whether a failure means that this NIC or this process cannot do it at all. */
+bool device_cannot(int ret);
 void device_nic_close(struct device_nic *n);
 
 int device_open(struct device *d, struct lane *l, struct err *e);
 void device_close(struct device *d);
 
-/* How often the NIC has wanted memory of the bound queues and all was out, since the interface began;
- * POOL_STALLS_UNKNOWN where nothing is bound or the driver does not count it. */
-uint64_t device_stalls(const struct device_nic *n);
+/* Memory is bound: look at the queues as they are now. */
+void device_nic_bound(struct device_nic *n);
+
+/* -ENODEV: the NIC that memory is bound to has gone. */
+int device_check(const struct device_nic *n, struct err *e);
+
+/* Of a flow whose payload came as ordinary bytes: whether the queue that brought it last is one that is
+ * bound to memory. Then header split missed it, else steering did. */
+bool device_came_by_bound_queue(const struct device_nic *n, int fd);
 
 /* What became of device memory in a run, for its record. tokens are the lanes' own matter. */
 void device_collect(const struct run *r, struct device_result *out);

@@ -28,6 +28,12 @@ int control_abort(int fd, const char *reason)
 	return wire_send(fd, WIRE_ABORT, reason, strlen(reason), clock_ns() + NS_PER_S, NULL);
 }
 
+char *endpoint_words(const struct err *e, char buf[ENDPOINT_WORDS])
+{
+	snprintf(buf, ENDPOINT_WORDS, "%s%s%s", e->what, e->hint[0] ? "; " : "", e->hint);
+	return buf;
+}
+
 int endpoint_cpu(const struct flow_options *o, uint32_t index)
 {
 	struct cpus cpus;

@@ -66,6 +66,10 @@ int server_run(enum workload w, const struct flow_options *o, const struct opt_g
 /* No delay, and a dead peer is noticed although nothing is said. */
 void control_tune(int fd);
 int control_abort(int fd, const char *reason);
+
+/* Words and next step in one line, for the peer and for logs. Returns buf. */
+#define ENDPOINT_WORDS 800
+char *endpoint_words(const struct err *e, char buf[ENDPOINT_WORDS]);
 /* CPUs for worker i as the options say: -1 for none. */
 int endpoint_cpu(const struct flow_options *o, uint32_t index);
 /* Addresses, host facts and the link's speed, from the control connection. */

@@ -72,6 +72,8 @@ static struct lane_sample *lane_sample(struct lane *l, uint64_t now_ns, bool las
 			if (f->interval_latency)
 				flow_sample_latency(f, &f->samples[index]);
 		}
+		if (last)
+			f->chan_end = f->chan;
 	}
 	s->rtt_us = alive ? (uint32_t)(rtt_sum / alive) : 0;
 	getrusage(RUSAGE_THREAD, &s->usage);

@@ -103,6 +103,7 @@ static const struct field flow_fields[] = {
 	FLOW(U64, linear_bytes),
 	FLOW(U64, plain_bytes),
 	FLOW(U64, fragments),
+	FLOW(U32, unsplit),
 	FLOW(U64, wrong_calls),
 	FLOW(U64, wrong_bytes_at),
 	TCP(U32, rtt_us),

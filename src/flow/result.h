@@ -70,6 +70,8 @@ struct flow_result {
 	uint64_t linear_bytes; /* split off badly and copied, */
 	uint64_t plain_bytes;  /* or steered badly and copied */
 	uint64_t fragments;
+	uint32_t
+		unsplit; /* its plain_bytes came by a queue of device memory: header split missed them */
 	uint64_t wrong_calls;	 /* --validate: receives with wrong bytes in them, the whole run */
 	uint64_t wrong_bytes_at; /* position in the stream of the first wrong byte */
 	int error;		 /* positive errno when the flow ended early */

@@ -161,17 +161,35 @@ static void lane_free(struct lane *l)
 	region_free(&l->tx);
 }
 
+static int run_try_device(
+	struct run *r, const struct sock_addr *local, const struct err *refused, struct err *e)
+{
+	int ret = device_nic_open(&r->device, r, local, refused, e);
+
+	for (uint32_t i = 0; !ret && i < r->lane_count; i++)
+		ret = device_open(&r->lanes[i].device, &r->lanes[i], e);
+	return ret;
+}
+
 int run_open_device(struct run *r, const struct sock_addr *local, struct err *e)
 {
+	struct err refused;
 	int ret;
 
 	if (r->options->memory == MEMORY_HOST)
 		return 0;
-	ret = device_nic_open(&r->device, r, local, e);
-	for (uint32_t i = 0; !ret && i < r->lane_count; i++)
-		ret = device_open(&r->lanes[i].device, &r->lanes[i], e);
+	ret = run_try_device(r, local, NULL, e);
+	/* Some only say that they cannot when they are asked to. */
+	if (device_cannot(ret) && r->options->path == PATH_AUTO && r->device.rx == DEVICE_DEVMEM) {
+		for (uint32_t i = 0; i < r->lane_count; i++)
+			device_close(&r->lanes[i].device);
+		device_nic_close(&r->device);
+		refused = *e;
+		err_clear(e);
+		ret = run_try_device(r, local, &refused, e);
+	}
 	if (!ret)
-		r->device.stalls_before = device_stalls(&r->device);
+		device_nic_bound(&r->device);
 	return ret;
 }
 
@@ -266,16 +284,18 @@ static void collect_flow(
 	out->tcp.received_out_of_order -= f->tcp_begin.received_out_of_order;
 	tcp_limits_between(
 		&f->tcp_begin, &f->tcp_end, window_ns, out->counts.tx_bytes, &out->limits);
-	out->zerocopy_sent = f->chan.zerocopy_sent - f->chan_begin.zerocopy_sent;
-	out->zerocopy_copied = f->chan.zerocopy_copied - f->chan_begin.zerocopy_copied;
+	out->zerocopy_sent = f->chan_end.zerocopy_sent - f->chan_begin.zerocopy_sent;
+	out->zerocopy_copied = f->chan_end.zerocopy_copied - f->chan_begin.zerocopy_copied;
 	/* Completions of sends before the window came within it. */
 	if (out->zerocopy_copied > out->zerocopy_sent)
 		out->zerocopy_copied = out->zerocopy_sent;
-	out->mapped_bytes = f->chan.mapped_bytes - f->chan_begin.mapped_bytes;
-	out->dmabuf_bytes = f->chan.dmabuf_bytes - f->chan_begin.dmabuf_bytes;
-	out->linear_bytes = f->chan.linear_bytes - f->chan_begin.linear_bytes;
-	out->plain_bytes = f->chan.plain_bytes - f->chan_begin.plain_bytes;
-	out->fragments = f->chan.fragments - f->chan_begin.fragments;
+	out->mapped_bytes = f->chan_end.mapped_bytes - f->chan_begin.mapped_bytes;
+	out->dmabuf_bytes = f->chan_end.dmabuf_bytes - f->chan_begin.dmabuf_bytes;
+	out->linear_bytes = f->chan_end.linear_bytes - f->chan_begin.linear_bytes;
+	out->plain_bytes = f->chan_end.plain_bytes - f->chan_begin.plain_bytes;
+	out->fragments = f->chan_end.fragments - f->chan_begin.fragments;
+	out->unsplit = out->plain_bytes && f->chan.fd >= 0 &&
+		       device_came_by_bound_queue(&l->run->device, f->chan.fd);
 	out->wrong_calls = f->wrong_calls;
 	out->wrong_bytes_at = f->wrong_bytes_at;
 	out->sample_count = l->sample_count;

@@ -66,7 +66,8 @@ struct flow {
 	int error;
 	struct flow_counts counts, base; /* since the flow began; when the window began */
 	struct tcp_state tcp_begin, tcp_end;
-	struct chan chan_begin;	     /* its counters when the window began */
+	struct chan chan_begin;	     /* its counters when the window began, */
+	struct chan chan_end;	     /* and when the last sample was taken */
 	struct flow_sample *samples; /* lane->sample_capacity, or NULL */
 
 	uint64_t

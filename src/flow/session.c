@@ -181,20 +181,24 @@ static uint64_t session_nap_ns(const struct session *s)
 /* Before the run: the client is told why, unless it was refused already, and so is our user. */
 static void session_give_up(struct session *s, const struct err *e)
 {
-	char text[SOCK_ADDR_TEXT];
+	char text[SOCK_ADDR_TEXT], words[ENDPOINT_WORDS];
 
+	endpoint_words(e, words);
 	if (!s->refused)
-		control_abort(s->control[0], e->what);
-	if (session_tell_failed(s, e->code, e->what))
+		control_abort(s->control[0], words);
+	if (session_tell_failed(s, e->code, words))
 		return;
 	log_warn("%s %s: %s", s->refused ? "refused" : "gave up",
-		sock_addr_text(&s->peer[0], true, text), e->what);
+		sock_addr_text(&s->peer[0], true, text), words);
 }
 
 static int session_refuse(struct session *s, const struct err *e)
 {
+	char words[ENDPOINT_WORDS];
+
 	s->refused = true;
-	wire_send(s->control[0], WIRE_REFUSE, e->what, strlen(e->what), soon(), NULL);
+	endpoint_words(e, words);
+	wire_send(s->control[0], WIRE_REFUSE, words, strlen(words), soon(), NULL);
 	return -e->code;
 }
 
@@ -248,7 +252,8 @@ static int session_gather(struct session *s, struct err *e)
 		session_poll(s, set, 1, NULL, 100 * NS_PER_MS);
 		if (set[2].revents)
 			return err_set(e, EINTR, "the server was stopped");
-		if (!set[0].revents)
+		ret = device_check(&s->run.device, e);
+		if (ret || !set[0].revents)
 			continue;
 		ret = wire_recv(s->control[0], &m, soon(), e);
 		if (ret)
@@ -306,7 +311,8 @@ static int session_watch(struct session *s, struct err *e)
 		session_tell_intervals(s);
 		if (set[2].revents)
 			return err_set(e, EINTR, "the server was stopped");
-		if (set[0].revents)
+		ret = device_check(&s->run.device, e);
+		if (!ret && set[0].revents)
 			ret = session_hear(s, e);
 		if (s->run.live || s->server->workload == WORKLOAD_CRR)
 			alive_ns = now_ns;
@@ -463,6 +469,8 @@ static void session_neper_watch(struct session *s, struct err *e)
 			err_set(e, EINTR, "the server was stopped");
 			break;
 		}
+		if (device_check(&s->run.device, e))
+			break;
 		for (uint32_t i = 0; i < members; i++) {
 			if (!set[i].revents)
 				continue;

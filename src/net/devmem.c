@@ -208,6 +208,8 @@ static const struct {
 		"update the NIC's driver and firmware, or use --path staged" },
 	{ 0, EIO, "a fragment of another dma-buf came",
 		"end what else uses this queue: weir nic show NIC" },
+	{ 0, EINVAL, "the kernel did not take device memory back (SO_DEVMEM_DONTNEED)",
+		"this is a fault in weir: please report it with the kernel's version" },
 	{ 1, EINVAL, "the kernel does not take the dma-buf for this connection",
 		"is the interface still bound? weir nic show NIC; sending needs Linux 6.16" },
 	{ 1, EFAULT, "the range is beyond the dma-buf",

@@ -121,6 +121,17 @@ const char *figures_rx_path(const struct end_result *end, const struct flow_resu
 	return device_path_name[end->rx_path];
 }
 
+const char *figures_missed(const struct flow_result *flow)
+{
+	if (!flow->plain_bytes && !flow->linear_bytes)
+		return NULL;
+	if (flow->linear_bytes > flow->plain_bytes)
+		return "header split left it with the headers";
+	if (flow->unsplit)
+		return "its queue is the right one, but header split missed it";
+	return "it came through an ordinary queue, so steering missed it";
+}
+
 const char *figures_tx_path(const struct end_result *end, const struct flow_result *flow)
 {
 	return flow->counts.tx_bytes ? device_path_name[end->tx_path] : NULL;

@@ -75,6 +75,8 @@ void figures_device(const struct end_result *end, struct figures_device *d);
 
 /* How a flow's payload came and went: "devmem", "mixed", "host", "staged"; NULL: nothing did. */
 const char *figures_rx_path(const struct end_result *end, const struct flow_result *flow);
+/* Why a part of its payload landed in host memory; NULL: nothing did. */
+const char *figures_missed(const struct flow_result *flow);
 const char *figures_tx_path(const struct end_result *end, const struct flow_result *flow);
 
 const char *figures_role(const struct figures *f, const struct end_result *end);

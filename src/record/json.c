@@ -212,6 +212,7 @@ static void emit_flow(const struct end_result *end, const struct flow_result *fl
 	out_u64(o, "linear_bytes", NULL, flow->linear_bytes);
 	out_u64(o, "plain_bytes", NULL, flow->plain_bytes);
 	out_u64(o, "fragments", NULL, flow->fragments);
+	out_str(o, "missed", NULL, figures_missed(flow));
 	out_u64(o, "wrong_calls", NULL, flow->wrong_calls);
 	if (flow->wrong_calls)
 		out_u64(o, "wrong_bytes_at", NULL, flow->wrong_bytes_at);

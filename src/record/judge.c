@@ -291,12 +291,9 @@ static void judge_devmem(struct record *rec, const struct figures *f)
 			if (!host)
 				continue;
 			finding(rec, "devmem_missed", FINDING_WARNING,
-				"%.2g %% of flow %u landed in the %s's host memory: %s",
+				"%.3g %% of flow %u landed in the %s's host memory: %s",
 				100.0 * (double)host / (double)(host + flow->dmabuf_bytes),
-				flow->id, figures_role(f, ends[i]),
-				flow->plain_bytes > flow->linear_bytes
-					? "it came through an ordinary queue, so steering missed it"
-					: "header split left it with the headers");
+				flow->id, figures_role(f, ends[i]), figures_missed(flow));
 		}
 	}
 }

@@ -143,7 +143,11 @@ static int parse_line(struct nic_journal *j, char *line, struct err *e)
 	} else if (words == 1 && !strcmp(word[0], "kept")) {
 		j->kept = j->count;
 		j->owner = (struct nic_owner){ 0 };
-	} else if (words == 5 && !strcmp(word[0], "change")) {
+	} else if (!strcmp(word[0], "change")) {
+		/* To leave one out would put the others back in part. */
+		if (words < 5)
+			return err_set(e, EBADMSG, "the record %s has a change of %d words",
+				j->path, words);
 		if (nic_kind_parse(&kind, word[1], e))
 			return err_prefix(e, "cannot read the record %s", j->path);
 		return remember(j, kind, word[2], word[3], word[4], e);

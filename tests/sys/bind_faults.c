@@ -2,6 +2,8 @@
 /* Every way in which binding device memory to a NIC is refused, provoked on a NIC that can do it, and
  * the words that come of it. Needs a kernel and a NIC that can (the laboratory has both), root, and
  * WEIR_LAB_NIC with the name of the NIC, which is left as it was; skipped where there is none.
+ *
+ *	bind_faults NIC QUEUES ERRNO WORDS STEP		one refusal whose cause was made by others
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -195,7 +197,26 @@ static void bind_for_sending(int dmabuf, int memfd)
 	is(ret == -EINVAL && strstr(e.what, "not a dma-buf"), "a memfd is no dma-buf, sending", &e);
 }
 
-int main(void)
+/* One refusal that was prepared outside: NIC QUEUES ERRNO WORDS STEP. */
+static int one_refusal(char **argument, int dmabuf)
+{
+	struct nic_plan p;
+	struct err e = { 0 };
+	bool split;
+
+	/* What has no header split is refused for other reasons. */
+	split = !nic_plan_open(&p, argument[0], false, &e) &&
+		!nic_plan_add(&p, NIC_KIND_SPLIT, "", "on", &e) && !nic_plan_apply(&p, &e);
+	refused(argument[3], argument[0], argument[1], dmabuf, atoi(argument[2]), argument[3],
+		argument[4]);
+	if (split)
+		is(!nic_plan_close(&p, &e), "the NIC is put back", &e);
+	else
+		nic_plan_close(&p, NULL);
+	return failed != 0;
+}
+
+int main(int argc, char **argv)
 {
 	const char *const flows[] = { "dst-port=7000", "tcp6,dst-port=7001",
 		"src-ip=10.9.0.1,dst-ip=10.9.0.2,src-port=1,dst-port=2" };
@@ -205,6 +226,8 @@ int main(void)
 	int dmabuf, memfd, ret;
 
 	nic = getenv("WEIR_LAB_NIC");
+	if (argc == 6)
+		return one_refusal(argv + 1, make_dmabuf(&memfd));
 	if (!nic) {
 		printf("1..0 # SKIP WEIR_LAB_NIC names no NIC that can bind device memory\n");
 		return 77;
