@@ -15,7 +15,7 @@ between() {
 test_requests_come_into_udmabuf() {
 	lab_up
 	nics >/tmp/nics.before
-	between "--mem udmabuf --path devmem" "-Q 4000 -R 100"
+	between "--mem udmabuf --mem-size 8M --path devmem" "-Q 4000 -R 100"
 	at_least 100000 far rx_devmem_bytes
 	equals 0 far from_devmem_bytes
 	says server '"rx_path":"devmem"'
@@ -25,7 +25,7 @@ test_requests_come_into_udmabuf() {
 test_both_ends_in_udmabuf() {
 	tx_possible
 	lab_up
-	between "--mem udmabuf --path devmem" "-Q 1 -R 9000 -F 3 --mem udmabuf --path devmem"
+	between "--mem udmabuf --mem-size 8M --path devmem" "-Q 1 -R 9000 -F 3 --mem udmabuf --mem-size 8M --path devmem"
 	at_least 20 far rx_devmem_bytes     # requests of one byte
 	at_least 100000 near rx_devmem_bytes
 	at_least 100000 near from_devmem_bytes
@@ -34,13 +34,13 @@ test_both_ends_in_udmabuf() {
 
 test_several_requests_under_way() {
 	lab_up
-	between "--mem udmabuf --path devmem" "-Q 3000 -R 1 --outstanding 4 -F 2"
+	between "--mem udmabuf --mem-size 8M --path devmem" "-Q 3000 -R 1 --outstanding 4 -F 2"
 	at_least 100000 far rx_devmem_bytes
 }
 
 test_staged_leaves_the_nic_alone() {
 	lab_up
-	between "--mem udmabuf --path staged" "-Q 3000 -R 3000 --mem udmabuf --path staged"
+	between "--mem udmabuf --mem-size 8M --path staged" "-Q 3000 -R 3000 --mem udmabuf --mem-size 8M --path staged"
 	equals 0 far rx_devmem_bytes
 	equals 0 near rx_devmem_bytes
 	says server '"rx_path":"staged","tx_path":"staged"'

@@ -7,7 +7,7 @@
 # between WORKLOAD SERVER_OPTIONS CLIENT_OPTIONS
 between() {
 	# shellcheck disable=SC2086 # words
-	serve "$1" --mem udmabuf --path devmem --validate $2
+	serve "$1" --mem udmabuf --mem-size 8M --path devmem --validate $2
 	# shellcheck disable=SC2086
 	measure "$1" --protocol neper -H "$far4" -l 1 --validate $3
 }

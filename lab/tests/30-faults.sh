@@ -13,7 +13,7 @@ shared_memory() {
 	sed -n 's/^Shmem: *\([0-9]*\) kB$/\1/p' /proc/meminfo
 }
 
-# But for the small files of the tests themselves: device memory is 64 MiB.
+# But for the small files of the tests themselves: device memory is 8 MiB.
 shared_memory_is_back() {
 	[ "$(shared_memory)" -lt $(($(cat /tmp/shared.before) + 2048)) ]
 }
@@ -69,7 +69,7 @@ refused() {
 test_link_flaps() {
 	lab_up
 	begin
-	serve stream --mem udmabuf --path devmem
+	serve stream --mem udmabuf --mem-size 8M --path devmem
 	(
 		for _ in 1 2; do
 			usleep 500000
@@ -89,7 +89,7 @@ test_without_header_split_every_flow_is_named() {
 	lab_up
 	begin
 	fault nosplit_every 1
-	serve stream --mem udmabuf --path devmem
+	serve stream --mem udmabuf --mem-size 8M --path devmem
 	measure stream -H "$far4" -l 1 --warmup 0 --validate -F 2
 	equals 0 far rx_devmem_bytes
 	for flow in 0 1; do
@@ -102,7 +102,7 @@ test_without_header_split_every_flow_is_named() {
 test_steering_that_misses_is_named() {
 	lab_up
 	begin
-	serve stream --mem udmabuf --path devmem
+	serve stream --mem udmabuf --mem-size 8M --path devmem
 	start stream -H "$far4" -l 3 --warmup 0
 	await_data
 	usleep 500000
@@ -117,7 +117,7 @@ test_broken_header_split_says_what_to_do() {
 	lab_up
 	begin
 	fault mixed_every 5
-	serve stream --mem udmabuf --path devmem
+	serve stream --mem udmabuf --mem-size 8M --path devmem
 	start stream -H "$far4" -l 2 --warmup 0
 	both_end
 	printed server 'one packet holds both device memory and ordinary memory: header split is broken'
@@ -154,7 +154,7 @@ test_a_reader_that_stops_exhausts_the_pool_and_recovers() {
 test_a_sender_that_stalls() {
 	lab_up
 	begin
-	serve stream --mem udmabuf --path devmem
+	serve stream --mem udmabuf --mem-size 8M --path devmem
 	start stream -H "$far4" -l 4 --warmup 0 --validate
 	await_data
 	kill -STOP $client
@@ -169,7 +169,7 @@ test_a_sender_that_stalls() {
 test_a_nic_without_support() {
 	lab_up
 	begin
-	refused "--mem udmabuf --path devmem --nic lo" ""
+	refused "--mem udmabuf --mem-size 8M --path devmem --nic lo" ""
 	printed server 'the driver of lo cannot give single queues other memory'
 	printed server 'use a NIC whose driver can'
 	printed client 'use a NIC whose driver can'
@@ -180,13 +180,13 @@ test_auto_is_staged_where_the_nic_cannot_and_says_why() {
 	lab_up
 	begin
 	fault no_unreadable 1
-	serve stream --mem udmabuf
+	serve stream --mem udmabuf --mem-size 8M
 	measure stream -H "$far4" -l 1 --warmup 0 --validate
 	equals 0 far rx_devmem_bytes
 	says server '"rx_path":"staged"'
 	says server '"rx_reason":"[^"]*does not put memory there that the CPU cannot read'
 	printed server 'received through host memory: cannot bind'
-	refused "--mem udmabuf --path devmem" ""
+	refused "--mem udmabuf --mem-size 8M --path devmem" ""
 	printed server 'does not put memory there that the CPU cannot read'
 	as_before
 }
@@ -195,7 +195,7 @@ test_a_kernel_without_tx_says_so() {
 	kernel_at_least 6.16 && skip "this kernel can send from device memory"
 	lab_up
 	begin
-	refused "" "--mem udmabuf --path devmem"
+	refused "" "--mem udmabuf --mem-size 8M --path devmem"
 	printed client 'this kernel cannot send from device memory'
 	printed client 'sending Linux 6.16'
 	as_before
@@ -205,11 +205,11 @@ test_a_nic_without_tx_says_so() {
 	tx_possible
 	lab_up no_netmem_tx=1
 	begin
-	refused "" "--mem udmabuf --path devmem"
+	refused "" "--mem udmabuf --mem-size 8M --path devmem"
 	printed client 'the driver of lab0 cannot send from device memory'
 	printed client 'weir nic show lab0'
 	serve stream
-	measure stream -H "$far4" -l 1 --warmup 0 --validate --mem udmabuf
+	measure stream -H "$far4" -l 1 --warmup 0 --validate --mem udmabuf --mem-size 8M
 	says client '"tx_path":"staged"'
 	as_before
 }
@@ -228,15 +228,15 @@ test_without_cap_net_admin_nothing_is_touched() {
 	begin
 	echo 'nobody:x:65534:65534::/:/bin/sh' >/etc/passwd
 	chmod 666 /dev/udmabuf
-	serve stream --mem udmabuf # as root: the client is the one without rights
-	! su nobody -c "weir stream -c -M -H $far4 -l 1 --mem udmabuf --path devmem" >/tmp/client 2>&1
+	serve stream --mem udmabuf --mem-size 8M # as root: the client is the one without rights
+	! su nobody -c "weir stream -c -M -H $far4 -l 1 --mem udmabuf --mem-size 8M --path devmem" >/tmp/client 2>&1
 	printed client 'changing lab0 needs CAP_NET_ADMIN; nothing was touched'
 	printed client 'run it as root'
 	unchanged
 	kill "$(server_pid)"
 	wait "$server" || true
 	serve stream
-	su nobody -c "weir stream -c -H $far4 -l 1 --mem udmabuf --out /tmp/nobody.json" >/tmp/client 2>&1 || [ $? -eq 3 ]
+	su nobody -c "weir stream -c -H $far4 -l 1 --mem udmabuf --mem-size 8M --out /tmp/nobody.json" >/tmp/client 2>&1 || [ $? -eq 3 ]
 	wait "$server" || true
 	grep -qE '"tx_path":"staged".*"tx_reason":"[^"]*needs CAP_NET_ADMIN"' /tmp/nobody.json
 	as_before
@@ -245,7 +245,7 @@ test_without_cap_net_admin_nothing_is_touched() {
 test_an_interface_that_vanishes() {
 	lab_up
 	shared_memory >/tmp/shared.before
-	serve stream --mem udmabuf --path devmem
+	serve stream --mem udmabuf --mem-size 8M --path devmem
 	start stream -H "$far4" -l 20 --warmup 0
 	await_data
 	echo labnic.1 >/sys/bus/platform/drivers/labnic/unbind
@@ -264,7 +264,7 @@ test_a_disk_that_is_full() {
 	far mount -t tmpfs -o size=4k full /run/full
 	far sh -c 'cat /dev/zero >/run/full/all 2>/dev/null' || true
 	export WEIR_STATE_DIR=/run/full
-	refused "--mem udmabuf --path devmem" ""
+	refused "--mem udmabuf --mem-size 8M --path devmem" ""
 	unset WEIR_STATE_DIR
 	printed server 'cannot write the record of changes /run/full/.*No space left'
 	printed client 'cannot write the record of changes .* name another directory in WEIR_STATE_DIR'
@@ -276,7 +276,7 @@ test_killed_at_any_moment() {
 	lab_up
 	begin
 	for after in 0 200000 data; do
-		serve stream --mem udmabuf --path devmem
+		serve stream --mem udmabuf --mem-size 8M --path devmem
 		start stream -H "$far4" -l 20
 		if [ $after = data ]; then await_data; else usleep $after; fi
 		kill -9 "$(server_pid)"

@@ -9,8 +9,8 @@ test_killed_at_many_moments() {
 	nics >/tmp/nics.before
 	for after in 0 50 100 150 200 250 300 350 400 500 600 700 800 1000 1500; do
 		for victim in server client; do
-			serve stream --mem udmabuf --path devmem
-			weir stream -c -M -H "$far4" -l 20 --mem udmabuf >/dev/null 2>&1 &
+			serve stream --mem udmabuf --mem-size 8M --path devmem
+			weir stream -c -M -H "$far4" -l 20 --mem udmabuf --mem-size 8M >/dev/null 2>&1 &
 			client=$!
 			usleep $((after * 1000))
 			if [ $victim = server ]; then
@@ -31,7 +31,7 @@ test_killed_at_many_moments() {
 test_a_sender_that_never_comes_back() {
 	lab_up
 	nics >/tmp/nics.before
-	serve stream --mem udmabuf --path devmem
+	serve stream --mem udmabuf --mem-size 8M --path devmem
 	weir stream -c -H "$far4" -l 60 >/dev/null 2>&1 &
 	client=$!
 	usleep 2000000
