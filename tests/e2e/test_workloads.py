@@ -160,24 +160,31 @@ def test_every_byte_of_a_stream_can_be_validated(option, pattern):
     assert client["verdict"] != "failed" and sum(moved(client, server)) == 1 + ("-r" in option)
 
 
-def test_a_byte_that_was_changed_on_its_way_fails_the_run():
+@pytest.mark.parametrize("option", ([], ["-Q", "3000", "-R", "70000"], ["--outstanding", "4", "-Q", "999", "-R", "7"]), ids=" ".join)
+def test_every_byte_of_requests_and_responses_can_be_validated(option):
+    client, _ = both("rr", "-F", "2", "--validate", *option, length="0.2")
+    assert client["verdict"] != "failed" and counts(client)["transactions"] > 10
+
+
+@pytest.mark.parametrize("workload, at, option", [("stream", 1_000_000, []), ("rr", 100_000, ["-Q", "1000", "-R", "1000"])])
+def test_a_byte_that_was_changed_on_its_way_fails_the_run(workload, at, option):
     class Flip(peers.Proxy):
         def _pump(self, source, sink):
             passed = 0
             with contextlib.suppress(OSError):
                 while data := source.recv(65536):
-                    if passed <= 1_000_000 < passed + len(data):
+                    if passed <= at < passed + len(data):
                         data = bytearray(data)
-                        data[1_000_000 - passed] ^= 1
+                        data[at - passed] ^= 1
                     passed += len(data)
                     sink.sendall(data)
 
-    with Server("stream", "--json") as server, Flip(server.data) as wrong:
-        done = run(WEIR, "stream", "-c", "-H", "127.0.0.1", "-C", server.control, "-P", wrong.port, "-l", "0.5", "--warmup", "0", "--validate", "--json")
+    with Server(workload, "--json") as server, Flip(server.data) as wrong:
+        done = run(WEIR, workload, "-c", "-H", "127.0.0.1", "-C", server.control, "-P", wrong.port, "-l", "0.5", "--warmup", "0", "--validate", "--json", *option)
         record = server.records(1)[0]
     assert done.status == 1 and done.record["verdict"] == record["verdict"] == "failed", done.record["findings"]
     # 32 bytes of preamble go before the stream
-    assert any(str(1_000_000 - 32) in text for text in findings(record)), record["findings"]
+    assert any(str(at - 32) in text for text in findings(record)), record["findings"]
 
 
 # Directions.
