@@ -181,8 +181,10 @@ int run_open_device(struct run *r, const struct sock_addr *local, struct err *e)
 	ret = run_try_device(r, local, NULL, e);
 	/* Some only say that they cannot when they are asked to. */
 	if (device_cannot(ret) && r->options->path == PATH_AUTO && r->device.rx == DEVICE_DEVMEM) {
-		for (uint32_t i = 0; i < r->lane_count; i++)
+		for (uint32_t i = 0; i < r->lane_count; i++) {
 			device_close(&r->lanes[i].device);
+			r->lanes[i].rx_length = r->options->buffer_size;
+		}
 		device_nic_close(&r->device);
 		refused = *e;
 		err_clear(e);
