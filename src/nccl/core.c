@@ -84,6 +84,20 @@ static int number_of(const char *name, int low, int high, int fallback)
 	return (int)value;
 }
 
+/* NCCL's kernel runs until our copies have come. Streams share the few queues that a process has to its
+ * GPU, and a copy behind that kernel in one of them never runs: so there must be enough of them. */
+static bool wants_cuda(void)
+{
+	if (!number_of("WEIR_CUDA", 0, 1, 0))
+		return false;
+	if (number_of("CUDA_DEVICE_MAX_CONNECTIONS", 1, 32, 8) == 32)
+		return true;
+	core_log(PLUGIN_WARN,
+		"NET/weir: WEIR_CUDA is ignored: it needs CUDA_DEVICE_MAX_CONNECTIONS=32, or copies "
+		"can wait for the kernel that waits for them");
+	return false;
+}
+
 /* NCCL opens few channels where it believes a network to be slow, and one channel keeps at most eight
  * steps of 512 KiB under way: over TCP that is not enough. Its user's word comes first. */
 static void want_channels(void)
@@ -109,7 +123,7 @@ static int open_net(struct err *e)
 	o.connections = number_of("WEIR_CONNECTIONS", 1, 16, 0);
 	o.threads = number_of("WEIR_THREADS", 1, 256, 0);
 	o.timeout_ns = (uint64_t)number_of("WEIR_TIMEOUT", 1, 86400, 0) * 1000000000u;
-	o.cuda = number_of("WEIR_CUDA", 0, 1, 0);
+	o.cuda = wants_cuda();
 	ret = net_tcp_open(&core.net, &o, e);
 	for (int i = 0; !ret && i < core.net->devices; i++)
 		if (!core.net->ops->properties(core.net, i, &p, NULL))

@@ -47,9 +47,10 @@ static int interface_list(const char *names, char *list, size_t size, struct err
 static int open_tcp(struct net **net, const struct weir_p2p_config *c, struct err *e)
 {
 	char list[IF_NAMESIZE * 64];
-	struct net_tcp_options o = {
-		.interfaces = list, .connections = (int)c->sockets, .timeout_ns = c->peer_timeout_ns
-	};
+	struct net_tcp_options o = { .interfaces = list,
+		.connections = (int)c->sockets,
+		.timeout_ns = c->peer_timeout_ns,
+		.cuda = c->gpu >= 0 };
 	int ret = interface_list(c->devices, list, sizeof(list), e);
 
 	return ret ? ret : net_tcp_open(net, &o, e);
