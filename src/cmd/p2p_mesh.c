@@ -115,13 +115,17 @@ static void keep_times(struct run_end *end, uint64_t *kept)
 static int start_processes(struct lane *lane, unsigned int count, struct err *e)
 {
 	for (unsigned int i = 0; i < count; i++) {
+		pid_t child;
+
 		fflush(NULL);
-		lane[i].child = fork();
-		if (lane[i].child < 0)
+		child = fork();
+		if (child < 0)
 			return err_set(
 				e, errno, "cannot start a process for GPU %d: %m", lane[i].gpu);
-		if (lane[i].child)
+		if (child) { /* the lane is the child's as well, and only the parent knows */
+			lane[i].child = child;
 			continue;
+		}
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		lane_run(&lane[i]);
 		keep_times(&lane[i].client.mine, lane[i].local_times);

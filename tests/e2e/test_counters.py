@@ -153,7 +153,8 @@ def test_a_stopped_receiver_is_named_at_both_ends(hosts, tmp_path):
         os.kill(reader.pid, signal.SIGCONT)
         assert "receive_window_limited" in here.found()
         found = there.found()
-        assert found <= {"zero_window", "receive_buffer", "receive_window_limited"}
+        # What was probed for or sent again meanwhile may come out of order.
+        assert found <= {"zero_window", "receive_buffer", "receive_window_limited", "out_of_order"}
 
 
 def test_a_small_receive_buffer_is_named(hosts):

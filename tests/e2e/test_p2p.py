@@ -153,6 +153,7 @@ def mesh_of(client):
     mesh = good(done, "weir/p2p-mesh/1")
     for run in mesh["runs"]:
         validate(run)
+        assert run["remote"], done
         assert run["local"]["wrong"] == run["remote"]["wrong"] == 0 and run["remote"]["checked"] == 4
     return mesh
 

@@ -121,7 +121,7 @@ static void receive_some(struct child *k, int count, size_t bytes)
 	}
 }
 
-#define RECEIVES (COMMS_BYTES >> 20) /* each has a place of its own */
+#define RECEIVES (int)(COMMS_BYTES >> 20) /* each has a place of its own */
 
 static void expect_all_fail(struct child *k, int code, double within_s)
 {
