@@ -74,7 +74,8 @@ def is_listening(pid, port):
 
 SCHEMAS = {"weir/comparison/1": "comparison-1.json", "weir/run/1": "run-1.json", "weir/event/1": "event-1.json", "weir/rails/1": "rails-1.json", "weir/p2p/1": "p2p-1.json",
            "weir/p2p-mesh/1": "p2p-mesh-1.json", "weir/p2p-sweep/1": "p2p-sweep-1.json", "weir/p2p-plugin/1": "p2p-plugin-1.json",
-           "weir/counters/1": "counters-1.json", "weir/difference/1": "difference-1.json", "weir/command/1": "command-1.json"}
+           "weir/counters/1": "counters-1.json", "weir/difference/1": "difference-1.json", "weir/command/1": "command-1.json",
+           "weir/probe/1": "probe-1.json", "weir/probe-event/1": "probe-event-1.json"}
 
 
 def schema_path(name):

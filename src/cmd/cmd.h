@@ -19,6 +19,8 @@ int cmd_crr(int argc, char **argv);
 int cmd_rails(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
+int cmd_agent(int argc, char **argv);
+int cmd_probe(int argc, char **argv);
 int cmd_nic(int argc, char **argv);
 int cmd_p2p(int argc, char **argv);
 int cmd_counters(int argc, char **argv);
@@ -33,6 +35,10 @@ extern const struct opt_table nic_option_table, report_option_table, diff_option
 
 /* report.c: the form that options or the ending of a file's name ask for, or -EINVAL. */
 int report_form(bool html, bool csv, bool json, const char *out, struct err *e);
+
+/* agent.c, probe.c; prober_main: called as prober, set by the published environment. */
+extern const struct opt_table agent_option_table, probe_option_table;
+int prober_main(int argc, char **argv);
 
 /* p2p_options.c */
 extern const struct opt_table p2p_option_table;

@@ -10,6 +10,10 @@
 int cmd_help(int argc, char **argv)
 {
 	const struct opt_table *tables[] = { [WORKLOADS] = &rails_option_table,
+#ifdef WEIR_HAVE_RPC
+		&agent_option_table,
+		&probe_option_table,
+#endif
 		&nic_option_table,
 		&p2p_option_table,
 		&report_option_table,
@@ -36,6 +40,7 @@ int cmd_help(int argc, char **argv)
 			opt_help(tables[w], &o);
 		return STATUS_GOOD;
 	}
-	log_error("usage: weir help stream|rr|crr|rails|nic|p2p|counters|run|report|diff");
+	log_error(
+		"usage: weir help stream|rr|crr|rails|agent|probe|nic|p2p|counters|run|report|diff");
 	return STATUS_USAGE;
 }

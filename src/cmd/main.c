@@ -21,6 +21,10 @@ static const struct {
 	{ "rails", cmd_rails, "bulk TCP throughput over many NICs at once" },
 	{ "report", cmd_report, "a record or two snapshots as text, CSV, JSON or one HTML file" },
 	{ "diff", cmd_diff, "two runs compared: what changed, and the likely cause" },
+#ifdef WEIR_HAVE_RPC
+	{ "agent", cmd_agent, "the process on every host that probes and answers probes" },
+	{ "probe", cmd_probe, "which host, NIC or rail is bad: probes between many agents" },
+#endif
 	{ "nic", cmd_nic, "show, prepare and restore the settings of network interfaces" },
 	{ "p2p", cmd_p2p, "move memory between GPUs, or hosts, over several NICs" },
 	{ "counters", cmd_counters, "what this host counts, what moved, and what it means" },
@@ -74,6 +78,10 @@ static int dispatch(int argc, char **argv)
 	if (!strcmp(called, "test_tcpx_perf_multi") ||
 		!strcmp(called, "test_tcpx_perf_orchestrator"))
 		return p2p_as_published(called[15] == 'o', argc, argv);
+#ifdef WEIR_HAVE_RPC
+	if (!strcmp(called, "prober"))
+		return prober_main(argc, argv);
+#endif
 	if (argc < 2)
 		return cmd_here();
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-v")) {

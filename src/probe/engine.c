@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "probe/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "probe/worker.h"
+#include "rpc/code.h"
+
+/* A full ring means that the owner sleeps: state is kept in order by waiting for nobody, the rows
+ * that do not fit are counted. The last of a target must not be lost: it frees it. */
+void worker_push(struct worker *w, const struct probe_result *r, bool urgent)
+{
+	uint32_t head = atomic_load_explicit(&w->head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&w->tail, memory_order_acquire);
+	uint32_t room = RING_RESULTS - (head - tail);
+
+	if (room < RING_RESULTS / 8 && r->kind < PROBE_SETTLED) {
+		atomic_fetch_add_explicit(&w->dropped, 1, memory_order_relaxed);
+		return;
+	}
+	while (!room) {
+		usleep(1000);
+		room = RING_RESULTS - (head - atomic_load_explicit(&w->tail, memory_order_acquire));
+	}
+	w->ring[head % RING_RESULTS] = *r;
+	atomic_store_explicit(&w->head, head + 1, memory_order_release);
+	if ((urgent || room == RING_RESULTS / 2) && w->engine->config.notify)
+		w->engine->config.notify(w->engine->config.context);
+}
+
+static bool worker_pop(struct worker *w, struct probe_result *r)
+{
+	uint32_t tail = atomic_load_explicit(&w->tail, memory_order_relaxed);
+
+	if (tail == atomic_load_explicit(&w->head, memory_order_acquire))
+		return false;
+	*r = w->ring[tail % RING_RESULTS];
+	atomic_store_explicit(&w->tail, tail + 1, memory_order_release);
+	return true;
+}
+
+bool probe_engine_next(struct probe_engine *engine, struct probe_result *result)
+{
+	free(engine->gone);
+	engine->gone = NULL;
+	for (size_t i = 0; i < engine->workers; i++) {
+		struct worker *w = &engine->worker[engine->turn];
+
+		if (worker_pop(w, result)) {
+			if (result->kind == PROBE_GONE)
+				engine->gone = result->target; /* the caller may still look */
+			return true;
+		}
+		engine->turn = (engine->turn + 1) % engine->workers;
+	}
+	return false;
+}
+
+char *probe_result_words(const struct probe_result *r, char buf[PROBE_WORDS])
+{
+	static const char *const stage[] = { "", "agent", "connect", "hello", "probe" };
+	char time[UNITS_TEXT];
+	const char *why = r->stage == PROBE_AT_CONTROL ? rpc_code_name((enum rpc_code)r->code)
+			  : r->code		       ? strerrordesc_np(r->code)
+						       : NULL;
+
+	switch (r->kind) {
+	case PROBE_LOST:
+		snprintf(buf, PROBE_WORDS, "no answer within %s",
+			units_format_duration(time, (double)r->rtt_ns));
+		break;
+	case PROBE_CORRUPT:
+		snprintf(buf, PROBE_WORDS, "the answer holds other bytes than were sent");
+		break;
+	case PROBE_HELD:
+		snprintf(buf, PROBE_WORDS, "not sent: too many probes are under way");
+		break;
+	case PROBE_UNSENT:
+	case PROBE_DOWN:
+	case PROBE_SETTLED:
+		snprintf(buf, PROBE_WORDS, "not connected%s%s%s%s", r->stage ? ": " : "",
+			stage[r->stage <= PROBE_AT_PROBE ? r->stage : 0], why ? ": " : "",
+			why ? why : "");
+		break;
+	default:
+		buf[0] = '\0';
+	}
+	return buf;
+}
+
+static int order(struct worker *w, const struct order *what)
+{
+	struct order *o = malloc(sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	*o = *what;
+	o->next = NULL;
+	pthread_mutex_lock(&w->inbox_lock);
+	*w->inbox_end = o;
+	w->inbox_end = &o->next;
+	pthread_mutex_unlock(&w->inbox_lock);
+	loop_wake(&w->loop);
+	return 0;
+}
+
+static void hang_up(struct worker *w, const struct order *o)
+{
+	struct list *l, *next;
+
+	for (l = w->answerers.next; l != &w->answerers; l = next) {
+		struct answerer *a = container_of(l, struct answerer, link);
+
+		next = l->next;
+		if (sock_addr_same_host(&a->peer, &o->prober) &&
+			sock_addr_same_host(&w->engine->nic[a->nic].addr, &o->responder))
+			answerer_close(a);
+	}
+}
+
+static void remove_target(struct probe_target *t)
+{
+	struct probe_result gone = { .target = t, .kind = PROBE_GONE };
+	struct worker *w = t->worker;
+
+	target_end(t);
+	list_del(&t->link);
+	worker_push(w, &gone, true);
+}
+
+static void worker_woken(struct loop *l)
+{
+	struct worker *w = container_of(l, struct worker, loop);
+	struct order *o, *next;
+
+	pthread_mutex_lock(&w->inbox_lock);
+	o = w->inbox;
+	w->inbox = NULL;
+	w->inbox_end = &w->inbox;
+	pthread_mutex_unlock(&w->inbox_lock);
+	for (; o; o = next) {
+		next = o->next;
+		if (o->kind == ORDER_ADD) {
+			list_add(&w->targets, &o->target->link);
+			target_begin(o->target);
+		} else if (o->kind == ORDER_REMOVE) {
+			remove_target(o->target);
+		} else if (o->kind == ORDER_HANG_UP) {
+			hang_up(w, o);
+		} else {
+			loop_stop(l);
+		}
+		free(o);
+	}
+	worker_next_turn(w);
+}
+
+static void *worker_main(void *context)
+{
+	struct worker *w = context;
+
+	loop_run(&w->loop, NULL);
+	return NULL;
+}
+
+static void worker_free(struct worker *w)
+{
+	struct order stop = { .kind = ORDER_STOP }, *o;
+	struct probe_result r;
+
+	if (w->runs) {
+		while (order(w, &stop))
+			usleep(1000);
+		pthread_join(w->thread, NULL);
+	}
+	while (w->ring && worker_pop(w, &r))
+		if (r.kind == PROBE_GONE)
+			free(r.target);
+	while (w->targets.next && w->targets.next != &w->targets) {
+		struct probe_target *t = container_of(w->targets.next, struct probe_target, link);
+
+		target_end(t);
+		list_del(&t->link);
+		free(t);
+	}
+	while (w->answerers.next && w->answerers.next != &w->answerers)
+		answerer_close(container_of(w->answerers.next, struct answerer, link));
+	for (size_t i = 0; i < w->doors; i++)
+		door_close(&w->door[i]);
+	while ((o = w->inbox)) {
+		w->inbox = o->next;
+		if (o->kind == ORDER_ADD)
+			free(o->target);
+		free(o);
+	}
+	rpc_tls_free(w->tls);
+	if (w->loop.epoll > 0)
+		loop_close(&w->loop);
+	pthread_mutex_destroy(&w->inbox_lock);
+	free(w->door);
+	free(w->scratch);
+	free(w->ring);
+}
+
+static int worker_init(struct worker *w, struct probe_engine *engine, size_t index, struct err *e)
+{
+	size_t first = index * PROBE_NICS_PER_LOOP;
+	size_t doors = engine->nics - first;
+	int ret;
+
+	if (doors > PROBE_NICS_PER_LOOP)
+		doors = PROBE_NICS_PER_LOOP;
+	w->engine = engine;
+	list_init(&w->targets);
+	list_init(&w->turns);
+	list_init(&w->answerers);
+	w->inbox_end = &w->inbox;
+	pthread_mutex_init(&w->inbox_lock, NULL);
+	w->door = calloc(doors, sizeof(*w->door));
+	w->scratch = malloc(SCRATCH_BYTES);
+	w->ring = malloc(RING_RESULTS * sizeof(*w->ring));
+	if (!w->door || !w->scratch || !w->ring)
+		return err_set(e, ENOMEM, "no memory for the probe engine");
+	ret = loop_init(&w->loop, worker_woken, e);
+	if (!ret && engine->config.tls)
+		ret = rpc_tls_new(&w->tls, engine->config.tls, e);
+	while (!ret && w->doors < doors) {
+		ret = door_open(&w->door[w->doors], w, first + w->doors, e);
+		if (!ret)
+			w->doors++;
+	}
+	if (ret)
+		return ret;
+	ret = pthread_create(&w->thread, NULL, worker_main, w);
+	if (ret)
+		return err_set(e, ret, "cannot start a probe thread: %s", strerror(ret));
+	w->runs = true;
+	return 0;
+}
+
+int probe_engine_new(struct probe_engine **engine, const struct probe_config *config, struct err *e)
+{
+	struct probe_engine *en;
+	int ret;
+
+	if (!config->nics || config->nics > PROBE_NICS_MAX)
+		return err_set(e, EINVAL, "an agent has 1 to %d NICs, not %zu", PROBE_NICS_MAX,
+			config->nics);
+	en = calloc(1, sizeof(*en));
+	if (!en)
+		return err_set(e, ENOMEM, "no memory for the probe engine");
+	pthread_mutex_init(&en->expected_lock, NULL);
+	en->config = *config;
+	if (!en->config.memory_bytes)
+		en->config.memory_bytes = 1ull << 30;
+	en->nics = config->nics;
+	en->workers = worker_of_nic(config->nics - 1) + 1;
+	en->nic = calloc(en->nics, sizeof(*en->nic));
+	en->probing = calloc(en->nics, sizeof(*en->probing));
+	en->answering = calloc(en->nics, sizeof(*en->answering));
+	en->worker = calloc(en->workers, sizeof(*en->worker));
+	ret = en->nic && en->probing && en->answering && en->worker
+		      ? pattern_init(&en->pattern, PATTERN_SEEDED, 1, PATTERN_BYTES, e)
+		      : err_set(e, ENOMEM, "no memory for the probe engine");
+	if (!ret)
+		memcpy(en->nic, config->nic, en->nics * sizeof(*en->nic));
+	for (size_t i = 0; !ret && i < en->workers; i++)
+		ret = worker_init(&en->worker[i], en, i, e);
+	if (ret) {
+		probe_engine_free(en);
+		return ret;
+	}
+	*engine = en;
+	return 0;
+}
+
+void probe_engine_free(struct probe_engine *engine)
+{
+	if (!engine)
+		return;
+	for (size_t i = 0; engine->worker && i < engine->workers; i++)
+		if (engine->worker[i].engine)
+			worker_free(&engine->worker[i]);
+	free(engine->gone);
+	pthread_mutex_destroy(&engine->expected_lock);
+	pattern_free(&engine->pattern);
+	free(engine->worker);
+	free(engine->answering);
+	free(engine->probing);
+	free(engine->nic);
+	free(engine);
+}
+
+int probe_engine_nic(const struct probe_engine *engine, const struct sock_addr *addr)
+{
+	for (size_t i = 0; i < engine->nics; i++)
+		if (sock_addr_same_host(&engine->nic[i].addr, addr))
+			return (int)i;
+	return -1;
+}
+
+static uint64_t hash_bytes(uint64_t h, const void *data, size_t n)
+{
+	const unsigned char *p = data;
+
+	while (n--)
+		h = (h ^ *p++) * 0x100000001b3ull;
+	return h;
+}
+
+/* Where in its period a pair probes: made of its addresses, so that a thousand agents with the same
+ * period do not send at the same moment, and the same pair sends at the same phase again. */
+static uint64_t phase_of(const struct probe_want *want)
+{
+	char text[SOCK_ADDR_TEXT];
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	sock_addr_text(&want->local, false, text);
+	h = hash_bytes(h, text, strlen(text) + 1);
+	sock_addr_text(&want->peer, false, text);
+	h = hash_bytes(h, text, strlen(text) + 1);
+	h = hash_bytes(h, &want->copy, sizeof(want->copy));
+	h ^= h >> 32;
+	h *= 0x9e3779b97f4a7c15ull;
+	return (h >> 16) % want->period_ns;
+}
+
+int probe_engine_add(struct probe_engine *engine, struct probe_target **target,
+	const struct probe_want *want, struct err *e)
+{
+	int nic = probe_engine_nic(engine, &want->local);
+	char text[SOCK_ADDR_TEXT];
+	struct probe_target *t;
+	uint64_t now_ns = clock_ns();
+
+	if (nic < 0)
+		return err_set(e, EADDRNOTAVAIL, "%s is no NIC of this agent",
+			sock_addr_text(&want->local, false, text));
+	if (want->payload_bytes > PROBE_PAYLOAD_MAX || want->period_ns < NS_PER_S / PROBE_RATE_MAX)
+		return err_set(e, EINVAL, "a probe has up to %u bytes and %.0f a second",
+			PROBE_PAYLOAD_MAX, PROBE_RATE_MAX);
+	if (engine->config.connections_per_nic &&
+		engine->probing[nic] >= engine->config.connections_per_nic)
+		return err_set(e, EUSERS, "%s has its %u connections already",
+			sock_addr_text(&want->local, false, text),
+			engine->config.connections_per_nic);
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return err_set(e, ENOMEM, "no memory for a target");
+	t->want = *want;
+	if (!t->want.timeout_ns)
+		t->want.timeout_ns = PROBE_TIMEOUT_NS;
+	t->nic = (size_t)nic;
+	t->worker = &engine->worker[worker_of_nic((size_t)nic)];
+	t->is_local = probe_engine_nic(engine, &want->peer) >= 0;
+	t->data.fd = -1;
+	t->phase_ns = now_ns - now_ns % want->period_ns + phase_of(want);
+	list_init(&t->link);
+	list_init(&t->turn);
+	if (order(t->worker, &(struct order){ .kind = ORDER_ADD, .target = t })) {
+		free(t);
+		return err_set(e, ENOMEM, "no memory for a target");
+	}
+	engine->probing[nic]++;
+	engine->targets++;
+	*target = t;
+	return 0;
+}
+
+void probe_engine_remove(struct probe_engine *engine, struct probe_target *target)
+{
+	if (target->removed)
+		return;
+	target->removed = true;
+	engine->probing[target->nic]--;
+	engine->targets--;
+	while (order(target->worker, &(struct order){ .kind = ORDER_REMOVE, .target = target }))
+		usleep(1000);
+}
+
+void *probe_target_context(const struct probe_target *target)
+{
+	return target->want.context;
+}
+
+int probe_engine_expect(struct probe_engine *engine, const struct sock_addr *prober,
+	const struct sock_addr *responder, uint32_t payload_bytes,
+	unsigned char token[PROBE_TOKEN_BYTES], uint16_t *port, struct err *e)
+{
+	int nic = probe_engine_nic(engine, responder);
+	uint64_t now_ns = clock_ns();
+	struct expected *free_one = NULL;
+	uint32_t waiting = 0;
+	struct worker *w;
+	char text[SOCK_ADDR_TEXT];
+
+	if (nic < 0)
+		return err_set(e, EADDRNOTAVAIL, "%s is no NIC of this agent",
+			sock_addr_text(responder, false, text));
+	if (payload_bytes > PROBE_PAYLOAD_MAX)
+		return err_set(e, EMSGSIZE, "a probe has up to %u bytes", PROBE_PAYLOAD_MAX);
+	if (getrandom(token, PROBE_TOKEN_BYTES, 0) != PROBE_TOKEN_BYTES)
+		return err_set(e, EIO, "the system has no random bytes");
+	pthread_mutex_lock(&engine->expected_lock);
+	for (size_t i = 0; i < EXPECTED_MAX; i++) {
+		struct expected *x = &engine->expected[i];
+
+		if (x->until_ns < now_ns)
+			free_one = free_one ? free_one : x;
+		else if (x->nic == (size_t)nic)
+			waiting++;
+	}
+	if (engine->config.connections_per_nic &&
+		engine->answering[nic] + waiting >= engine->config.connections_per_nic)
+		free_one = NULL;
+	if (free_one) {
+		*free_one = (struct expected){ .prober = *prober,
+			.nic = (size_t)nic,
+			.payload_bytes = payload_bytes,
+			.until_ns = now_ns + PROBE_SET_UP_NS };
+		memcpy(free_one->token, token, PROBE_TOKEN_BYTES);
+	}
+	pthread_mutex_unlock(&engine->expected_lock);
+	if (!free_one)
+		return err_set(e, EUSERS, "%s answers as many connections as it may",
+			sock_addr_text(responder, false, text));
+	w = &engine->worker[worker_of_nic((size_t)nic)];
+	*port = w->door[(size_t)nic % PROBE_NICS_PER_LOOP].port;
+	return 0;
+}
+
+bool engine_take_expected(struct probe_engine *engine, const struct probe_hello *hello,
+	const struct sock_addr *peer, size_t nic)
+{
+	uint64_t now_ns = clock_ns();
+	bool found = false;
+
+	pthread_mutex_lock(&engine->expected_lock);
+	for (size_t i = 0; !found && i < EXPECTED_MAX; i++) {
+		struct expected *x = &engine->expected[i];
+
+		if (x->until_ns < now_ns || memcmp(x->token, hello->token, PROBE_TOKEN_BYTES))
+			continue;
+		found = x->nic == nic && x->payload_bytes == hello->payload_bytes &&
+			sock_addr_same_host(&x->prober, peer);
+		x->until_ns = 0; /* a token serves once, well used or not */
+		break;
+	}
+	pthread_mutex_unlock(&engine->expected_lock);
+	return found;
+}
+
+void probe_engine_hang_up(struct probe_engine *engine, const struct sock_addr *prober,
+	const struct sock_addr *responder)
+{
+	int nic = probe_engine_nic(engine, responder);
+
+	if (nic >= 0)
+		order(&engine->worker[worker_of_nic((size_t)nic)],
+			&(struct order){ .kind = ORDER_HANG_UP,
+				.prober = *prober,
+				.responder = *responder });
+}
+
+void probe_engine_stats(const struct probe_engine *engine, struct probe_stats *stats)
+{
+	*stats = (struct probe_stats){ .targets = engine->targets };
+	for (size_t i = 0; i < engine->workers; i++) {
+		const struct worker *w = &engine->worker[i];
+
+		stats->sent += w->sent;
+		stats->answered += w->answered;
+		stats->lost += w->lost;
+		stats->unsent += w->unsent;
+		stats->results_dropped += w->dropped;
+	}
+	for (size_t i = 0; i < engine->nics; i++)
+		stats->answering += engine->answering[i];
+}

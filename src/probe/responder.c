@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The answering end: takes a frame in whole, and returns it. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <linux/net_tstamp.h>
+
+#include "probe/worker.h"
+
+/* A prober that vanished without a word is forgotten after a minute. */
+static void set_keepalive(int fd)
+{
+	int on = 1, idle_s = 30, every_s = 10, count = 3, user_ms = 60000;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+void answerer_close(struct answerer *a)
+{
+	struct worker *w = a->worker;
+
+	if (a->known)
+		w->engine->answering[a->nic]--;
+	else
+		w->strangers--;
+	if (a->frame)
+		w->engine->payload_bytes -= a->payload_bytes;
+	loop_timer_cancel(&w->loop, &a->patience);
+	loop_forget(&w->loop, &a->data);
+	close(a->data.fd);
+	list_del(&a->link);
+	free(a->frame);
+	free(a);
+}
+
+static size_t frame_bytes(const struct answerer *a)
+{
+	return PROBE_HEADER_BYTES + a->payload_bytes;
+}
+
+/* 0: all of it went; 2: the rest waits for room; -1: closed. */
+static int answer_send(struct answerer *a)
+{
+	ssize_t n = send(
+		a->data.fd, a->frame + a->sent, a->have - a->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (n < 0 && errno != EAGAIN && errno != EINTR) {
+		answerer_close(a);
+		return -1;
+	}
+	if (n > 0)
+		a->sent += (size_t)n;
+	if (a->sent < a->have) {
+		loop_change(&a->worker->loop, &a->data, EPOLLOUT);
+		return 2;
+	}
+	a->have = a->sent = 0;
+	return 0;
+}
+
+static int answer_frame(struct answerer *a)
+{
+	struct probe_header h;
+	uint64_t now_ns;
+
+	if (probe_header_decode(&h, a->frame, a->payload_bytes)) {
+		answerer_close(a);
+		return -1;
+	}
+	h.stamps = PROBE_STAMPS_NONE;
+	h.residence_ns = 0;
+	if (a->arrived_ns) {
+		now_ns = clock_wall_ns();
+		if (now_ns >= a->arrived_ns) {
+			h.stamps = PROBE_STAMPS_SOFTWARE;
+			h.residence_ns = now_ns - a->arrived_ns;
+		}
+	}
+	probe_header_encode(&h, a->frame);
+	return answer_send(a);
+}
+
+static int answer_hello(struct answerer *a)
+{
+	struct probe_engine *engine = a->worker->engine;
+	struct probe_header welcome = { 0 };
+	struct probe_hello hello;
+
+	if (probe_hello_decode(&hello, a->hello) ||
+		!engine_take_expected(engine, &hello, &a->peer, a->nic))
+		goto refuse;
+	a->payload_bytes = hello.payload_bytes;
+	if (engine->payload_bytes + a->payload_bytes > engine->config.memory_bytes)
+		goto refuse;
+	a->frame = malloc(frame_bytes(a));
+	if (!a->frame)
+		goto refuse;
+	engine->payload_bytes += a->payload_bytes;
+	engine->answering[a->nic]++;
+	a->worker->strangers--;
+	a->known = true;
+	loop_timer_cancel(&a->worker->loop, &a->patience);
+	probe_header_encode(&welcome, a->frame);
+	a->have = PROBE_HEADER_BYTES;
+	return answer_send(a);
+
+refuse:
+	answerer_close(a);
+	return -1;
+}
+
+/* Bytes of the hello, or of the next frame. <0: closed; 0: nothing more now; 1: more may wait. */
+static int answer_recv(struct answerer *a)
+{
+	unsigned char *to = a->known ? a->frame : a->hello;
+	size_t whole = a->known ? frame_bytes(a) : PROBE_HELLO_BYTES;
+	struct stamp stamp;
+	ssize_t got = stamp_recv(a->data.fd, to + a->have, whole - a->have, &stamp);
+
+	if (got == -EAGAIN || got == -EINTR)
+		return 0;
+	if (got <= 0) {
+		answerer_close(a);
+		return -1;
+	}
+	a->have += (size_t)got;
+	a->arrived_ns = stamp.software_ns;
+	if (a->have < whole)
+		return whole > 65536; /* large frames come in pieces that are there already */
+	return a->known ? answer_frame(a) : answer_hello(a);
+}
+
+static void answerer_ready(struct loop *l, struct loop_fd *source, uint32_t events)
+{
+	struct answerer *a = container_of(source, struct answerer, data);
+
+	if (events & EPOLLOUT) {
+		if (answer_send(a))
+			return;
+		loop_change(l, &a->data, EPOLLIN);
+		return;
+	}
+	if (events & (EPOLLERR | EPOLLHUP) && !(events & EPOLLIN)) {
+		answerer_close(a);
+		return;
+	}
+	for (int i = 0; i < 64 && answer_recv(a) == 1; i++)
+		;
+}
+
+static void answerer_late(struct loop *l, struct loop_timer *timer)
+{
+	(void)l;
+	answerer_close(container_of(timer, struct answerer, patience));
+}
+
+/* Arrival stamps alone: what an answer's sending takes is the network's. */
+static void set_stamps(int fd)
+{
+	int flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+
+	setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags));
+}
+
+static void door_ready(struct loop *l, struct loop_fd *source, uint32_t events)
+{
+	struct door *d = container_of(source, struct door, listener);
+	struct worker *w = d->worker;
+	struct sock_addr peer;
+	struct answerer *a;
+	int fd;
+
+	(void)events;
+	for (int i = 0; i < 64; i++) {
+		peer.len = sizeof(peer.storage);
+		fd = accept4(source->fd, (struct sockaddr *)&peer.storage, &peer.len, SOCK_CLOEXEC);
+		if (fd < 0)
+			return;
+		a = w->strangers < STRANGERS_MAX ? calloc(1, sizeof(*a)) : NULL;
+		if (!a || loop_add(l, &a->data, fd, EPOLLIN, answerer_ready, NULL)) {
+			free(a);
+			close(fd);
+			continue;
+		}
+		w->strangers++;
+		set_keepalive(fd);
+		set_stamps(fd);
+		a->worker = w;
+		a->peer = peer;
+		a->nic = d->nic;
+		list_add(&w->answerers, &a->link);
+		loop_timer_set(l, &a->patience, clock_ns() + PROBE_SET_UP_NS, answerer_late);
+	}
+}
+
+int door_open(struct door *d, struct worker *w, size_t nic, struct err *e)
+{
+	struct sock_listen how = { .backlog = 1024 };
+	struct sock_addr addr = w->engine->nic[nic].addr;
+	char text[SOCK_ADDR_TEXT];
+	int fd, ret;
+
+	sock_addr_set_port(&addr, w->engine->config.data_port);
+	fd = sock_listen(&addr, &how, e);
+	if (fd < 0) {
+		err_prefix(e, "cannot answer probes at %s", sock_addr_text(&addr, true, text));
+		return err_hint(e, "is %s an address of this host? ip address show lists them",
+			sock_addr_text(&addr, false, text));
+	}
+	sock_local(fd, &addr);
+	d->worker = w;
+	d->nic = nic;
+	d->port = sock_addr_port(&addr);
+	ret = loop_add(&w->loop, &d->listener, fd, EPOLLIN, door_ready, e);
+	if (ret)
+		close(fd);
+	return ret;
+}
+
+void door_close(struct door *d)
+{
+	loop_forget(&d->worker->loop, &d->listener);
+	close(d->listener.fd);
+}

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "probe/verdict.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMES_MAX     1024 /* verdicts at once */
+#define QUIET_WINDOWS 2	   /* without a vote before a verdict ends */
+
+struct pair {
+	struct mesh_pair m;
+	struct verdict_window now;
+	uint64_t base_ns; /* baseline of its median */
+	uint32_t base_windows;
+	uint16_t sent[VERDICT_HISTORY], lost[VERDICT_HISTORY];
+	bool seen, starved, bad, explained;
+	enum verdict_fault fault;
+};
+
+/* A group's votes of this window. */
+struct group {
+	uint32_t pairs, bad, left;		       /* left: bad and not yet explained */
+	uint32_t member[VERDICT_MEMBERS_MIN], members; /* other hosts, up to as many as matter */
+};
+
+struct name {
+	struct verdict v;
+	uint32_t quiet;
+	bool voted;
+};
+
+struct verdicts {
+	uint32_t hosts, rails, window;
+	struct pair *pair;
+	size_t pairs;
+	struct group *group; /* hosts, then rails, then NICs */
+	size_t groups;
+	uint64_t *rail_median; /* scratch */
+	uint64_t *scratch;
+	struct name name[NAMES_MAX];
+	size_t names;
+};
+
+int verdict_new(struct verdicts **out, uint32_t hosts, uint32_t rails, const struct mesh_pair *pair,
+	size_t pairs, struct err *e)
+{
+	struct verdicts *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return err_set(e, ENOMEM, "no memory for verdicts");
+	v->hosts = hosts;
+	v->rails = rails;
+	v->pairs = pairs;
+	v->groups = hosts + rails + (size_t)hosts * rails;
+	v->pair = calloc(pairs + 1, sizeof(*v->pair));
+	v->group = calloc(v->groups, sizeof(*v->group));
+	v->rail_median = calloc(rails + 1, sizeof(*v->rail_median));
+	v->scratch = calloc(pairs + 1, sizeof(*v->scratch));
+	if (!v->pair || !v->group || !v->rail_median || !v->scratch) {
+		verdict_free(v);
+		return err_set(e, ENOMEM, "no memory for verdicts of %zu pairs", pairs);
+	}
+	for (size_t i = 0; i < pairs; i++)
+		v->pair[i].m = pair[i];
+	*out = v;
+	return 0;
+}
+
+void verdict_free(struct verdicts *v)
+{
+	if (!v)
+		return;
+	free(v->pair);
+	free(v->group);
+	free(v->rail_median);
+	free(v->scratch);
+	free(v);
+}
+
+void verdict_add(struct verdicts *v, size_t pair, const struct verdict_window *w)
+{
+	struct pair *p = &v->pair[pair];
+
+	p->now.sent += w->sent;
+	p->now.lost += w->lost;
+	if (w->median_ns) {
+		p->now.median_ns = w->median_ns;
+		p->now.prober_ns = w->prober_ns;
+	}
+	p->seen = true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* What is usual on each rail now: a pair's siblings. */
+static void find_medians(struct verdicts *v)
+{
+	for (uint32_t rail = 0; rail < v->rails; rail++) {
+		size_t n = 0;
+
+		for (size_t i = 0; i < v->pairs; i++)
+			if (v->pair[i].m.from_rail == rail && v->pair[i].now.median_ns)
+				v->scratch[n++] = v->pair[i].now.median_ns;
+		qsort(v->scratch, n, sizeof(*v->scratch), by_number);
+		v->rail_median[rail] = n ? v->scratch[n / 2] : 0;
+	}
+}
+
+static bool is_lossy(const struct verdicts *v, struct pair *p)
+{
+	uint32_t sent = 0, lost = 0, at = v->window % VERDICT_HISTORY;
+
+	p->sent[at] = p->now.sent > UINT16_MAX ? UINT16_MAX : (uint16_t)p->now.sent;
+	p->lost[at] = p->now.lost > UINT16_MAX ? UINT16_MAX : (uint16_t)p->now.lost;
+	if (p->now.lost >= 2 && p->now.lost * 2 >= p->now.sent)
+		return true;
+	for (int i = 0; i < VERDICT_HISTORY; i++) {
+		sent += p->sent[i];
+		lost += p->lost[i];
+	}
+	/* What was lost before and is not now has ended, but for a steady trickle. */
+	return p->now.lost && lost >= 3 && lost * 20 >= sent;
+}
+
+static bool is_slow(const struct verdicts *v, const struct pair *p)
+{
+	uint64_t now = p->now.median_ns, siblings = v->rail_median[p->m.from_rail];
+
+	if (!now || p->base_windows < VERDICT_BASE_WINDOWS)
+		return false;
+	/* All of a rail slow at once has no healthy siblings: the baseline alone speaks then. */
+	if (siblings > 3 * p->base_ns)
+		siblings = p->base_ns;
+	return now > 3 * p->base_ns && now > 2 * siblings && now > p->base_ns + VERDICT_SLOW_NS &&
+	       now > siblings + VERDICT_SLOW_NS;
+}
+
+static void look(struct verdicts *v, struct pair *p)
+{
+	p->bad = p->explained = p->starved = false;
+	if (!p->seen || !p->now.sent)
+		return;
+	if (is_lossy(v, p)) {
+		p->bad = true;
+		p->fault = VERDICT_LOSS;
+	} else if (is_slow(v, p)) {
+		p->bad = true;
+		p->fault = VERDICT_SLOW;
+		p->starved = p->now.prober_ns > p->now.median_ns;
+	} else if (p->now.median_ns) {
+		/* Slowly: what is wrong must not become what is usual. */
+		if (p->base_windows < VERDICT_BASE_WINDOWS)
+			p->base_ns = p->base_windows && p->base_ns < p->now.median_ns
+					     ? p->base_ns
+					     : p->now.median_ns;
+		else
+			p->base_ns += ((int64_t)p->now.median_ns - (int64_t)p->base_ns) / 32;
+		p->base_windows++;
+	}
+}
+
+static struct group *host_group(struct verdicts *v, uint32_t host)
+{
+	return &v->group[host];
+}
+
+static struct group *rail_group(struct verdicts *v, uint32_t rail)
+{
+	return &v->group[v->hosts + rail];
+}
+
+static struct group *nic_group(struct verdicts *v, uint32_t host, uint32_t rail)
+{
+	return &v->group[v->hosts + v->rails + (size_t)host * v->rails + rail];
+}
+
+static void group_count(struct group *g, const struct pair *p, uint32_t other)
+{
+	uint32_t i = 0;
+
+	g->pairs++;
+	g->bad += p->bad;
+	g->left += p->bad && !p->explained;
+	while (i < g->members && g->member[i] != other)
+		i++;
+	if (i == g->members && g->members < VERDICT_MEMBERS_MIN)
+		g->member[g->members++] = other;
+}
+
+/* The groups that a pair belongs to, and the member of each that it speaks for. */
+#define PAIR_GROUPS 6
+static int groups_of(struct verdicts *v, const struct pair *p, struct group *g[PAIR_GROUPS],
+	uint32_t member[PAIR_GROUPS])
+{
+	const struct mesh_pair *m = &p->m;
+	int n = 0;
+
+#define ADD(which, who) (g[n] = (which), member[n++] = (who))
+	ADD(host_group(v, m->from_host), m->to_host);
+	ADD(host_group(v, m->to_host), m->from_host);
+	ADD(nic_group(v, m->from_host, m->from_rail), m->to_host);
+	ADD(nic_group(v, m->to_host, m->to_rail), m->from_host);
+	ADD(rail_group(v, m->from_rail), m->from_host);
+	if (m->to_rail != m->from_rail)
+		ADD(rail_group(v, m->to_rail), m->to_host);
+#undef ADD
+	return n;
+}
+
+static void count_votes(struct verdicts *v)
+{
+	struct group *g[PAIR_GROUPS];
+	uint32_t member[PAIR_GROUPS];
+
+	memset(v->group, 0, v->groups * sizeof(*v->group));
+	for (size_t i = 0; i < v->pairs; i++) {
+		struct pair *p = &v->pair[i];
+		int n;
+
+		if (!p->seen || !p->now.sent || p->starved)
+			continue;
+		n = groups_of(v, p, g, member);
+		for (int j = 0; j < n; j++)
+			group_count(g[j], p, member[j]);
+	}
+}
+
+static bool is_same(const struct verdict *a, const struct verdict *b)
+{
+	return a->subject == b->subject && a->fault == b->fault && a->host == b->host &&
+	       a->rail == b->rail && a->to_host == b->to_host && a->to_rail == b->to_rail;
+}
+
+static void vote(struct verdicts *v, const struct verdict *found, uint64_t wall_ns)
+{
+	struct name *n;
+
+	for (size_t i = 0; i < v->names; i++) {
+		n = &v->name[i];
+		if (n->v.end_ns || !is_same(&n->v, found))
+			continue;
+		n->voted = true;
+		n->quiet = 0;
+		n->v.is_new = false;
+		n->v.pairs = found->pairs;
+		n->v.bad = found->bad;
+		return;
+	}
+	if (v->names == NAMES_MAX)
+		return;
+	n = &v->name[v->names++];
+	*n = (struct name){ .v = *found, .voted = true };
+	n->v.begin_ns = wall_ns;
+	n->v.is_new = true;
+}
+
+static void describe(const struct verdicts *v, size_t group, struct verdict *found)
+{
+	if (group < v->hosts) {
+		found->subject = VERDICT_HOST;
+		found->host = (uint32_t)group;
+	} else if (group < v->hosts + v->rails) {
+		found->subject = VERDICT_RAIL;
+		found->rail = (uint32_t)(group - v->hosts);
+	} else {
+		group -= v->hosts + v->rails;
+		found->subject = VERDICT_NIC;
+		found->host = (uint32_t)(group / v->rails);
+		found->rail = (uint32_t)(group % v->rails);
+	}
+	found->pairs = found->bad = 0;
+}
+
+/* Set aside what a group explains. Returns what most of it was: loss or slowness. */
+static enum verdict_fault explain(struct verdicts *v, const struct group *chosen)
+{
+	struct group *g[PAIR_GROUPS];
+	uint32_t member[PAIR_GROUPS], count[2] = { 0 };
+
+	for (size_t i = 0; i < v->pairs; i++) {
+		struct pair *p = &v->pair[i];
+		bool mine = false;
+		int n;
+
+		if (!p->bad || p->explained || p->starved)
+			continue;
+		n = groups_of(v, p, g, member);
+		for (int j = 0; j < n; j++)
+			mine |= g[j] == chosen;
+		if (!mine)
+			continue;
+		p->explained = true;
+		count[p->fault]++;
+		for (int j = 0; j < n; j++)
+			g[j]->left--;
+	}
+	return count[VERDICT_LOSS] >= count[VERDICT_SLOW] ? VERDICT_LOSS : VERDICT_SLOW;
+}
+
+/* The group that explains most. Of two that explain as much, the smaller one. */
+static struct group *choose(struct verdicts *v)
+{
+	struct group *best = NULL;
+
+	for (size_t i = 0; i < v->groups; i++) {
+		struct group *g = &v->group[i];
+
+		if (g->left < 2 || g->members < VERDICT_MEMBERS_MIN || g->bad * 5 < g->pairs * 4)
+			continue;
+		if (!best || g->left > best->left ||
+			(g->left == best->left && g->pairs < best->pairs))
+			best = g;
+	}
+	return best;
+}
+
+static void name_groups(struct verdicts *v, uint64_t wall_ns)
+{
+	struct group *g;
+
+	while ((g = choose(v))) {
+		struct verdict found = { 0 };
+
+		describe(v, (size_t)(g - v->group), &found);
+		found.pairs = g->pairs;
+		found.bad = g->bad;
+		found.fault = explain(v, g);
+		vote(v, &found, wall_ns);
+	}
+}
+
+static void name_pairs(struct verdicts *v, uint64_t wall_ns)
+{
+	for (size_t i = 0; i < v->pairs; i++) {
+		struct pair *p = &v->pair[i];
+		struct verdict found = { .subject = VERDICT_PAIR,
+			.fault = p->fault,
+			.host = p->m.from_host,
+			.rail = p->m.from_rail,
+			.to_host = p->m.to_host,
+			.to_rail = p->m.to_rail,
+			.pairs = 1,
+			.bad = 1 };
+
+		if (!p->bad || p->explained)
+			continue;
+		if (p->starved)
+			found = (struct verdict){ .subject = VERDICT_PROBER,
+				.fault = VERDICT_SLOW,
+				.host = p->m.from_host,
+				.cannot_tell = true };
+		else
+			found.cannot_tell = nic_group(v, p->m.from_host, p->m.from_rail)->members <
+						    VERDICT_MEMBERS_MIN ||
+					    nic_group(v, p->m.to_host, p->m.to_rail)->members <
+						    VERDICT_MEMBERS_MIN;
+		vote(v, &found, wall_ns);
+	}
+}
+
+int verdict_judge(struct verdicts *v, uint64_t wall_ns)
+{
+	size_t kept = 0;
+
+	/* What ended has been told. */
+	for (size_t i = 0; i < v->names; i++)
+		if (!v->name[i].v.end_ns)
+			v->name[kept++] = v->name[i];
+	v->names = kept;
+	for (size_t i = 0; i < kept; i++)
+		v->name[i].voted = false;
+	find_medians(v);
+	for (size_t i = 0; i < v->pairs; i++)
+		look(v, &v->pair[i]);
+	count_votes(v);
+	name_groups(v, wall_ns);
+	name_pairs(v, wall_ns);
+	for (size_t i = 0; i < v->names; i++) {
+		struct name *n = &v->name[i];
+
+		if (n->voted)
+			continue;
+		n->v.is_new = false;
+		if (!n->quiet++)
+			n->v.bad = 0;
+		if (n->quiet >= QUIET_WINDOWS)
+			n->v.end_ns = wall_ns;
+	}
+	for (size_t i = 0; i < v->pairs; i++) {
+		v->pair[i].now = (struct verdict_window){ 0 };
+		v->pair[i].seen = false;
+	}
+	v->window++;
+	return 0;
+}
+
+size_t verdict_count(const struct verdicts *v)
+{
+	return v->names;
+}
+
+const struct verdict *verdict_at(const struct verdicts *v, size_t index)
+{
+	return &v->name[index].v;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the numbers mean: which host, NIC, rail or pair is bad, and since when.
+ *
+ *	verdict_new(&v, hosts, rails, pair, pairs, e);
+ *	for each window:
+ *		for each pair that reported:
+ *			verdict_add(v, index, &window);
+ *		verdict_judge(v, wall_ns);
+ *		for (i = 0; i < verdict_count(v); i++)
+ *			... verdict_at(v, i)		what is bad now, and what has just ended
+ *	verdict_free(v);
+ *
+ * A pair is bad in a window when it lost half of its probes or more (at least two), or a twentieth of
+ * those of the last ten windows (at least three), or when its median is three times its own baseline, twice
+ * that of its siblings, and VERDICT_SLOW_NS more than both. Bad pairs vote: the group (host, rail, NIC) that
+ * explains the most of them and is bad in four fifths of its pairs is named, what it explains is set aside, and
+ * so on. A group with fewer than three members is never named: its pairs are, with cannot_tell set. So are
+ * the slow pairs of a host whose own delay is above the network's: it measures itself.
+ *
+ * No sockets, no clock: the same windows give the same verdicts. Not thread-safe.
+ */
+#ifndef WEIR_PROBE_VERDICT_H
+#define WEIR_PROBE_VERDICT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "probe/mesh.h"
+
+#define VERDICT_SLOW_NS	     50000
+#define VERDICT_MEMBERS_MIN  3
+#define VERDICT_BASE_WINDOWS 5 /* healthy windows before a baseline is believed */
+#define VERDICT_HISTORY	     10
+
+struct verdict_window {
+	uint32_t sent, lost;
+	uint64_t
+		median_ns; /* of the network where there are stamps, of the round trip otherwise; 0: none */
+	uint64_t prober_ns; /* median delay at the prober; 0: not known */
+};
+
+enum verdict_subject { VERDICT_HOST, VERDICT_RAIL, VERDICT_NIC, VERDICT_PAIR, VERDICT_PROBER };
+enum verdict_fault { VERDICT_LOSS, VERDICT_SLOW };
+
+struct verdict {
+	enum verdict_subject subject;
+	enum verdict_fault fault;
+	uint32_t host, rail;	   /* of a pair: its prober's */
+	uint32_t to_host, to_rail; /* of a pair */
+	uint32_t pairs, bad;	   /* of the group, in this window */
+	bool cannot_tell;
+	uint64_t begin_ns, end_ns; /* wall clock; end 0: it lasts */
+	bool is_new;		   /* named for the first time by this judgement */
+};
+
+struct verdicts;
+
+int verdict_new(struct verdicts **v, uint32_t hosts, uint32_t rails, const struct mesh_pair *pair,
+	size_t pairs, struct err *e);
+void verdict_free(struct verdicts *v);
+
+void verdict_add(struct verdicts *v, size_t pair, const struct verdict_window *w);
+/* Judge what was added since the last time; begins a new window. wall_ns: its start. */
+int verdict_judge(struct verdicts *v, uint64_t wall_ns);
+
+/* What lasts, and what ended with the last judgement. Valid until the next. */
+size_t verdict_count(const struct verdicts *v);
+const struct verdict *verdict_at(const struct verdicts *v, size_t index);
+
+#endif

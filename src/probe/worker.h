@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine from the inside: what engine.c, prober.c and responder.c share. What belongs to a worker
+ * is touched by its thread alone, but for the inbox (locked) and the ring (one writer, one reader). */
+#ifndef WEIR_PROBE_WORKER_H
+#define WEIR_PROBE_WORKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/loop.h"
+#include "mem/pattern.h"
+#include "probe/engine.h"
+#include "probe/stamp.h"
+#include "rpc/client.h"
+
+#define RING_RESULTS  32768u
+#define SET_UPS_MAX   64   /* under way at once in one worker */
+#define STRANGERS_MAX 1024 /* connections of one worker that have not said hello yet */
+#define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
+#define PATTERN_BYTES 65537 /* prime: no payload size divides it */
+
+struct worker;
+
+struct list {
+	struct list *next, *prev;
+};
+
+static inline void list_init(struct list *l)
+{
+	l->next = l->prev = l;
+}
+
+static inline void list_add(struct list *head, struct list *l)
+{
+	l->prev = head->prev;
+	l->next = head;
+	head->prev->next = l;
+	head->prev = l;
+}
+
+static inline void list_del(struct list *l)
+{
+	l->prev->next = l->next;
+	l->next->prev = l->prev;
+	list_init(l);
+}
+
+enum target_state {
+	TARGET_WAITING, /* for its turn to set up */
+	TARGET_CALLING, /* the peer's agent */
+	TARGET_CALLED,
+	TARGET_CONNECTING,
+	TARGET_GREETING,
+	TARGET_UP,
+	TARGET_BACKOFF,
+};
+
+struct flight {
+	uint64_t sent_ns, wall_ns;
+	uint64_t software_ns, hardware_ns; /* when it left */
+	uint32_t late_ns;
+};
+
+struct probe_target {
+	struct list link; /* of the worker's targets */
+	struct list turn; /* of those that wait to set up */
+	struct worker *worker;
+	struct probe_want want;
+	size_t nic;
+	bool is_local; /* the peer is a NIC of this host: not bound to the device */
+	enum target_state state;
+	bool settled, removed, holds_turn;
+
+	struct rpc_client *client;
+	struct rpc_pending *call;
+	struct loop_fd data;
+	struct loop_timer life; /* set-up deadline, back-off */
+	struct loop_timer tick; /* next probe, or the deadline of the oldest */
+	unsigned char token[PROBE_TOKEN_BYTES];
+	uint16_t port;
+
+	uint64_t phase_ns, slot; /* probe slot is due at phase + slot * period */
+	uint64_t backoff_ns, set_up_deadline_ns;
+	uint32_t failures;
+	uint8_t stage; /* why it is down */
+	int32_t code;
+
+	uint32_t next, oldest; /* sequences: of the next probe, of the oldest without an end */
+	uint32_t losses;       /* in a row */
+	size_t sent;	       /* bytes of frame next - 1 that were sent; a whole frame: all */
+	size_t received;       /* bytes of the frame that comes */
+	bool corrupt;
+	unsigned char head[PROBE_HEADER_BYTES];
+	struct flight flight[PROBE_IN_FLIGHT]; /* by sequence */
+};
+
+/* A connection that asks. */
+struct answerer {
+	struct list link;
+	struct worker *worker;
+	struct loop_fd data;
+	struct loop_timer patience; /* for the hello */
+	struct sock_addr peer;
+	size_t nic;
+	bool known;
+	uint32_t payload_bytes;
+	size_t have, sent; /* of the hello, then of the frame */
+	uint64_t arrived_ns;
+	unsigned char hello[PROBE_HELLO_BYTES];
+	unsigned char *frame;
+};
+
+struct door {
+	struct loop_fd listener;
+	struct worker *worker;
+	size_t nic;
+	uint16_t port;
+};
+
+enum order_kind { ORDER_ADD, ORDER_REMOVE, ORDER_HANG_UP, ORDER_STOP };
+struct order {
+	struct order *next;
+	enum order_kind kind;
+	struct probe_target *target;
+	struct sock_addr prober, responder;
+};
+
+struct worker {
+	struct probe_engine *engine;
+	struct loop loop;
+	pthread_t thread;
+	bool runs;
+	struct rpc_tls *tls;
+	struct list targets, turns, answerers;
+	unsigned int set_ups, strangers;
+	unsigned char *scratch;
+	struct door *door; /* of its NICs */
+	size_t doors;
+
+	pthread_mutex_t inbox_lock;
+	struct order *inbox, **inbox_end;
+
+	/* one writer: this thread; one reader: the owner */
+	struct probe_result *ring;
+	_Atomic uint32_t head, tail;
+	_Atomic uint64_t sent, answered, lost, unsent, dropped;
+};
+
+/* A token that waits for its connection. */
+struct expected {
+	unsigned char token[PROBE_TOKEN_BYTES];
+	struct sock_addr prober;
+	size_t nic;
+	uint32_t payload_bytes;
+	uint64_t until_ns; /* 0: free */
+};
+#define EXPECTED_MAX 4096
+
+struct probe_engine {
+	struct probe_config config;
+	struct probe_nic *nic;
+	size_t nics;
+	struct worker *worker;
+	size_t workers;
+	size_t turn; /* the worker whose ring is read next */
+	struct pattern pattern;
+	uint32_t *probing;	     /* targets per NIC; the owner's */
+	_Atomic uint32_t *answering; /* connections per NIC */
+	_Atomic uint64_t payload_bytes;
+	uint32_t targets;
+	struct probe_target *gone; /* freed when the next result is asked for */
+	pthread_mutex_t expected_lock;
+	struct expected expected[EXPECTED_MAX];
+};
+
+static inline size_t worker_of_nic(size_t nic)
+{
+	return nic / PROBE_NICS_PER_LOOP;
+}
+
+void worker_push(struct worker *w, const struct probe_result *r, bool urgent);
+
+/* prober.c */
+void target_begin(struct probe_target *t);
+void target_end(struct probe_target *t); /* closes all; the target stays */
+void worker_next_turn(struct worker *w);
+
+/* responder.c */
+int door_open(struct door *d, struct worker *w, size_t nic, struct err *e);
+void door_close(struct door *d);
+void answerer_close(struct answerer *a);
+/* Take a token that is expected; false: it is not, or not for this. */
+bool engine_take_expected(struct probe_engine *engine, const struct probe_hello *hello,
+	const struct sock_addr *peer, size_t nic);
+
+#endif

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The agent by its gRPC surface, two of them on loopback addresses: what is asked for, what is lost, what is refused."""
+import os
+import signal
+import socket
+import time
+import urllib.request
+
+import pytest
+from probetest import Agent, free_ports, grpc, message, wait_for
+
+SUCCESS, FAILURE, LIMIT = 1, 2, 4
+HOST = os.getpid() % 200 + 20  # two runs on one machine do not share addresses
+
+
+def address(agent, nic):
+    return f"127.{HOST}.{agent}.{nic}"
+
+
+@pytest.fixture
+def pair(tmp_path):
+    port = free_ports(1)
+    with Agent([address(1, i) for i in (1, 2)], port, tmp_path / "a") as a, \
+            Agent([address(2, i) for i in (1, 2)], port, tmp_path / "b") as b:
+        yield a, b
+
+
+def good(rows):
+    return [r for r in rows if r[3].isdigit()]
+
+
+def test_every_target_gets_a_result_and_every_probe_a_row(pair):
+    a, b = pair
+    assert a.start(zip(a.nics, b.nics), verify=True) == [SUCCESS, SUCCESS]
+    time.sleep(2)
+    a.stop()
+    rows = a.rows()
+    assert 16 <= len(rows) <= 24 and len(good(rows)) == len(rows), rows
+    assert {(r[1], r[2]) for r in rows} == set(zip(a.nics, b.nics))
+    assert all(0 < int(r[3]) < 10**9 for r in rows)
+    assert not b.rows()
+    a.end(), b.end()
+
+
+def test_a_rate_of_zero_is_the_default_and_a_high_one_is_limited(pair):
+    a, b = pair
+    a.start([(a.nics[0], b.nics[0])], qps=0)
+    time.sleep(2.5)
+    a.stop()
+    assert 2 <= len(a.rows()) <= 3
+    a.start([(a.nics[1], b.nics[1])], qps=1000)
+    time.sleep(2)
+    a.stop()
+    assert 8 <= len([r for r in a.rows() if r[1] == a.nics[1]]) <= 11
+
+
+def test_results_stand_in_the_order_of_the_targets(pair):
+    a, b = pair
+    nobody = address(9, 9)
+    wanted = [(a.nics[0], b.nics[0]), (a.nics[0], nobody), ("10.9.8.7", b.nics[0]), (a.nics[1], b.nics[1]), ("x", "y")]
+    assert a.start(wanted) == [SUCCESS, FAILURE, FAILURE, SUCCESS, FAILURE]
+    assert a.code == grpc.StatusCode.INTERNAL
+    time.sleep(1.2)
+    a.stop()
+    rows = a.rows()
+    assert all("not connected" in r[3] for r in rows if r[2] == nobody) and any(r[2] == nobody for r in rows)
+    assert len([r for r in good(rows) if r[2] == b.nics[0]]) >= 4
+
+
+def test_a_stopped_peer_is_lost_probes_and_delays_nobody(pair, tmp_path):
+    a, b = pair
+    with Agent([address(3, 1)], a.port, tmp_path / "c") as c:
+        a.start([(a.nics[0], b.nics[0]), (a.nics[0], c.nics[0])])
+        time.sleep(1)
+        c.signal(signal.SIGSTOP)
+        time.sleep(4)
+        c.signal(signal.SIGCONT)
+        wait_for("answers again", lambda: [r for r in good(a.rows())[-6:] if r[2] == c.nics[0]], 15)
+        a.stop()
+        rows = a.rows()
+        lost = [r for r in rows if not r[3].isdigit()]
+        assert lost and all(r[2] == c.nics[0] for r in lost), lost
+        assert any("no answer within 1.00 s" in r[3] for r in lost)
+        c.end()
+
+
+def test_a_peer_that_restarts_is_found_again(pair, tmp_path):
+    a, b = pair
+    first = Agent([address(4, 1)], a.port, tmp_path / "d")
+    with first:
+        assert a.start([(a.nics[0], first.nics[0])]) == [SUCCESS]
+        first.kill()
+    with Agent([address(4, 1)], a.port, tmp_path / "d"):
+        wait_for("the connection", lambda: "connected again" in a.so_far().stderr or len(good(a.rows()[-4:])) == 4, 15)
+    a.stop()
+
+
+def test_rows_survive_a_kill_up_to_the_last_flush(pair):
+    a, b = pair
+    a.start([(a.nics[0], b.nics[0])])
+    time.sleep(2.5)
+    a.signal(signal.SIGKILL)
+    a.wait(5)
+    assert len(good(a.rows())) >= 5
+
+
+def test_connections_beyond_the_limit_are_refused_as_such(pair, tmp_path):
+    a, b = pair
+    with Agent([address(5, 1)], a.port, tmp_path / "e", "--connections-per-nic", 2) as e:
+        assert a.start([(a.nics[0], e.nics[0])] * 3).count(LIMIT) == 1
+        assert e.start([(e.nics[0], b.nics[0])] * 3) == [SUCCESS, SUCCESS, LIMIT]
+
+
+def test_large_payloads_are_verified(pair, tmp_path):
+    a, b = pair
+    with Agent([address(6, 1)], a.port, tmp_path / "f", "--payload", "2M") as f:
+        assert f.start([(f.nics[0], b.nics[0])], verify=True) == [SUCCESS]
+        time.sleep(2)
+        f.stop()
+        assert len(good(f.rows())) >= 5 and len(good(f.rows())) == len(f.rows()), f.rows()
+
+
+def test_a_connection_without_a_token_is_closed_and_others_go_on(pair):
+    a, b = pair
+    request = message("weir.v1.SetUpProbeRequest")(prober_address=a.nics[0], responder_address=b.nics[0], payload_bytes=1)
+    port = b.call("weir.v1.Agent/SetUpProbe", request)[0].port
+    with socket.create_connection((b.nics[0], port), source_address=(a.nics[0], 0)) as stranger:
+        stranger.settimeout(5)
+        stranger.sendall(b"weirprb1" + bytes(16) + bytes([0, 0, 0, 1, 0, 0, 0, 0]))
+        assert stranger.recv(1) == b""
+    assert a.start([(a.nics[0], b.nics[0])]) == [SUCCESS]
+
+
+def test_descriptors_return_after_many_starts(pair):
+    a, b = pair
+    a.start(zip(a.nics, b.nics))
+    a.stop()
+    before = a.descriptors(), b.descriptors()
+    for _ in range(20):
+        a.start([(n, p) for n in a.nics for p in b.nics])
+    a.stop()
+    wait_for("descriptors", lambda: (a.descriptors(), b.descriptors()) <= before, 10)
+    a.end(), b.end()
+
+
+def test_a_watcher_gets_windows_with_host_and_network_apart(pair):
+    a, b = pair
+    listed = message("weir.v1.Pinglist")(generation=1, owner="test", window_ns=500_000_000)
+    listed.target.add(local_address=a.nics[0], peer_address=b.nics[0], rail="0", rate=20, payload_bytes=64)
+    a.call("weir.v1.Agent/SetPinglist", listed)
+    with grpc.insecure_channel(f"{a.at}:{a.port}") as channel:
+        from rpctest import call_of
+        reports = call_of(channel, "weir.v1.Agent/Watch", "unary_stream")(
+            message("weir.v1.WatchRequest")(watcher="test"), timeout=10)
+        for report in reports:
+            if report.pair and report.pair[0].sent >= 8:
+                break
+        window = report.pair[0]
+        assert (window.rail, window.lost, window.timestamps) == ("0", 0, 1)
+        assert sum(window.rtt.bucket_count) == window.rtt.count == window.sent
+        parts = window.network.sum_ns + window.prober_delay.sum_ns + window.responder_delay.sum_ns
+        assert abs(parts - window.rtt.sum_ns) < 0.01 * window.rtt.sum_ns
+    old = message("weir.v1.Pinglist")(generation=1, owner="test")
+    with pytest.raises(grpc.RpcError) as refused:
+        a.call("weir.v1.Agent/SetPinglist", old)
+    assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_probing_ends_when_its_controller_is_gone(pair):
+    a, b = pair
+    listed = message("weir.v1.Pinglist")(generation=1, owner="test", lease_ns=700_000_000)
+    listed.target.add(local_address=a.nics[0], peer_address=b.nics[0], rate=5)
+    a.call("weir.v1.Agent/SetPinglist", listed)
+    wait_for("a connection", lambda: a.status().health.connections == 1)
+    wait_for("its end", lambda: a.status().health.connections == 0, 5)
+
+
+def test_prometheus_reads_totals_and_only_the_pairs_that_fail(pair, tmp_path):
+    a, b = pair
+    metrics = free_ports(1)
+    with Agent([address(7, 1)], a.port, tmp_path / "g", "--metrics-port", metrics) as g:
+        g.start([(g.nics[0], b.nics[0]), (g.nics[0], address(9, 9))])
+        time.sleep(1)
+        wait_for("rows", lambda: len(good(g.rows())) >= 3)
+        text = urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=5).read().decode()
+    assert f'weir_probe_sent_total{{nic="{g.nics[0]}",rail="0"}}' in text
+    failing = [line for line in text.splitlines() if line.startswith("weir_probe_pair_failing{")]
+    assert failing == [f'weir_probe_pair_failing{{nic="{g.nics[0]}",peer="{address(9, 9)}"}} 1'], text

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "probe/verdict.h"
+
+static struct mesh_pair *pair;
+static size_t pairs;
+static struct verdicts *v;
+static uint64_t wall_ns;
+
+typedef bool touches_fn(const struct mesh_pair *p);
+
+static void begin(uint32_t hosts, uint32_t rails, uint32_t peers_max)
+{
+	struct mesh_want want = {
+		.kind = MESH_RAIL, .hosts = hosts, .rails = rails, .peers_max = peers_max
+	};
+
+	wall_ns = NS_PER_S;
+	assert_int_equal(mesh_build(&want, &pair, &pairs, NULL), 0);
+	assert_int_equal(verdict_new(&v, hosts, rails, pair, pairs, NULL), 0);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	verdict_free(v);
+	free(pair);
+	return 0;
+}
+
+/* A window in which the touched pairs lose all, or are slow. */
+static void window(touches_fn *touched, struct verdict_window bad)
+{
+	struct verdict_window good = { .sent = 5, .median_ns = 40000, .prober_ns = 5000 };
+
+	for (size_t i = 0; i < pairs; i++)
+		verdict_add(v, i, touched && touched(&pair[i]) ? &bad : &good);
+	wall_ns += NS_PER_S;
+	verdict_judge(v, wall_ns);
+}
+
+static const struct verdict_window dead = { .sent = 5, .lost = 5 };
+static const struct verdict_window slow = { .sent = 5, .median_ns = 400000, .prober_ns = 5000 };
+
+static bool rail_3(const struct mesh_pair *p)
+{
+	return p->from_rail == 3;
+}
+
+static bool host_2(const struct mesh_pair *p)
+{
+	return p->from_host == 2 || p->to_host == 2;
+}
+
+static bool nic_1_5(const struct mesh_pair *p)
+{
+	return p->from_rail == 5 && (p->from_host == 1 || p->to_host == 1);
+}
+
+static bool pair_0_1(const struct mesh_pair *p)
+{
+	return p->from_rail == 0 && p->from_host == 0 && p->to_host == 1;
+}
+
+static const struct verdict *only(void)
+{
+	assert_int_equal(verdict_count(v), 1);
+	return verdict_at(v, 0);
+}
+
+static void healthy(int windows)
+{
+	while (windows--) {
+		window(NULL, dead);
+		assert_int_equal(verdict_count(v), 0);
+	}
+}
+
+static void test_a_cut_rail_is_named_and_its_end_is_told(void **state)
+{
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	window(rail_3, dead);
+	assert_true(only()->subject == VERDICT_RAIL && only()->rail == 3 && only()->is_new);
+	assert_true(only()->begin_ns == wall_ns && !only()->end_ns && !only()->cannot_tell);
+	window(rail_3, dead);
+	assert_false(only()->is_new);
+	window(NULL, dead);
+	assert_true(!only()->end_ns);
+	window(NULL, dead);
+	assert_true(only()->end_ns == wall_ns);
+	healthy(1);
+}
+
+static void test_a_host_and_a_nic_are_told_apart(void **state)
+{
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	window(host_2, dead);
+	assert_true(only()->subject == VERDICT_HOST && only()->host == 2);
+	verdict_free(v);
+	assert_int_equal(verdict_new(&v, 4, 8, pair, pairs, NULL), 0);
+	window(nic_1_5, dead);
+	assert_true(only()->subject == VERDICT_NIC && only()->host == 1 && only()->rail == 5);
+}
+
+static void test_slowness_is_named_against_baseline_and_siblings(void **state)
+{
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	window(nic_1_5, slow);
+	assert_true(only()->subject == VERDICT_NIC && only()->fault == VERDICT_SLOW);
+	window(NULL, slow);
+	window(NULL, slow);
+	healthy(1);
+	window(rail_3, slow); /* no healthy sibling */
+	assert_true(only()->subject == VERDICT_RAIL && only()->fault == VERDICT_SLOW);
+}
+
+static void test_one_pair_is_a_pair(void **state)
+{
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	window(pair_0_1, dead);
+	assert_true(only()->subject == VERDICT_PAIR && !only()->cannot_tell);
+	assert_true(only()->host == 0 && only()->to_host == 1);
+}
+
+static void test_two_hosts_are_too_few_to_tell(void **state)
+{
+	(void)state;
+	begin(2, 8, 0);
+	healthy(8);
+	window(rail_3, dead);
+	assert_int_equal(verdict_count(v), 2);
+	for (size_t i = 0; i < 2; i++)
+		assert_true(
+			verdict_at(v, i)->subject == VERDICT_PAIR && verdict_at(v, i)->cannot_tell);
+}
+
+static void test_a_starved_prober_accuses_nobody_else(void **state)
+{
+	struct verdict_window starved = { .sent = 5, .median_ns = 400000, .prober_ns = 900000 };
+
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	window(host_2, starved);
+	for (size_t i = 0; i < verdict_count(v); i++)
+		assert_true(verdict_at(v, i)->subject == VERDICT_PROBER &&
+			    verdict_at(v, i)->cannot_tell);
+}
+
+static void test_a_single_loss_is_no_verdict(void **state)
+{
+	struct verdict_window one = { .sent = 5, .lost = 1, .median_ns = 40000 };
+
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	window(rail_3, one);
+	assert_int_equal(verdict_count(v), 0);
+}
+
+static void test_a_thousand_nodes_are_judged_within_a_second(void **state)
+{
+	uint64_t began_ns;
+
+	(void)state;
+	begin(1000, 8, 16);
+	window(NULL, dead);
+	began_ns = clock_ns();
+	window(nic_1_5, dead);
+	assert_true(clock_ns() - began_ns < NS_PER_S);
+	assert_true(only()->subject == VERDICT_NIC && only()->host == 1 && only()->rail == 5);
+	began_ns = clock_ns();
+	window(rail_3, dead);
+	assert_true(clock_ns() - began_ns < NS_PER_S);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, end)
+	const struct CMUnitTest tests[] = {
+		TEST(test_a_cut_rail_is_named_and_its_end_is_told),
+		TEST(test_a_host_and_a_nic_are_told_apart),
+		TEST(test_slowness_is_named_against_baseline_and_siblings),
+		TEST(test_one_pair_is_a_pair),
+		TEST(test_two_hosts_are_too_few_to_tell),
+		TEST(test_a_starved_prober_accuses_nobody_else),
+		TEST(test_a_single_loss_is_no_verdict),
+		TEST(test_a_thousand_nodes_are_judged_within_a_second),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
