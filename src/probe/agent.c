@@ -333,7 +333,7 @@ static int read_nics(struct agent *a, struct probe_nic nic[PROBE_NICS_MAX], stru
 		ret = err_hint(e, "for example: weir agent --nics 10.0.1.1,10.0.2.1");
 	}
 	if (!ret)
-		a->nic = calloc(a->nics, sizeof(*a->nic));
+		a->nic = calloc(a->nics + 1, sizeof(*a->nic));
 	if (!ret && !a->nic)
 		ret = err_set(e, ENOMEM, "no memory");
 	for (size_t i = 0; !ret && i < a->nics; i++) {

@@ -364,9 +364,12 @@ static void watcher_gone(struct rpc_call *call, void *context)
 
 void watchers_end(struct agent *a, enum rpc_code code, const char *why)
 {
-	while (a->watchers.next != &a->watchers) {
-		struct watcher *w = container_of(a->watchers.next, struct watcher, link);
+	struct list *l, *next;
 
+	for (l = a->watchers.next; l != &a->watchers; l = next) {
+		struct watcher *w = container_of(l, struct watcher, link);
+
+		next = l->next;
 		rpc_call_finish(w->call, code, "%s", why);
 		free_watcher(w);
 	}

@@ -437,8 +437,11 @@ int controller_mesh(const struct controller_want *want, int stop_fd, struct err 
 	c->view = (struct controller_view){
 		.host = c->host, .hosts = c->hosts, .rtt = &c->rtt, .window = &c->last_window
 	};
-	ret = c->host && c->remote ? loop_init(&c->loop, NULL, e)
-				   : err_set(e, ENOMEM, "no memory for the controller");
+	if (!c->host || !c->remote) {
+		ret = err_set(e, ENOMEM, "no memory for the controller");
+		goto free_all;
+	}
+	ret = loop_init(&c->loop, NULL, e);
 	if (ret)
 		goto free_all;
 	if (want->tls.cert)

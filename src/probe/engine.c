@@ -171,6 +171,7 @@ static void *worker_main(void *context)
 static void worker_free(struct worker *w)
 {
 	struct order stop = { .kind = ORDER_STOP }, *o;
+	struct list *l, *next;
 	struct probe_result r;
 
 	if (w->runs) {
@@ -181,15 +182,15 @@ static void worker_free(struct worker *w)
 	while (w->ring && worker_pop(w, &r))
 		if (r.kind == PROBE_GONE)
 			free(r.target);
-	while (w->targets.next && w->targets.next != &w->targets) {
-		struct probe_target *t = container_of(w->targets.next, struct probe_target, link);
-
-		target_end(t);
-		list_del(&t->link);
-		free(t);
+	for (l = w->targets.next; l && l != &w->targets; l = next) {
+		next = l->next;
+		target_end(container_of(l, struct probe_target, link));
+		free(container_of(l, struct probe_target, link));
 	}
-	while (w->answerers.next && w->answerers.next != &w->answerers)
-		answerer_close(container_of(w->answerers.next, struct answerer, link));
+	for (l = w->answerers.next; l && l != &w->answerers; l = next) {
+		next = l->next;
+		answerer_close(container_of(l, struct answerer, link));
+	}
 	for (size_t i = 0; i < w->doors; i++)
 		door_close(&w->door[i]);
 	while ((o = w->inbox)) {
@@ -264,11 +265,12 @@ int probe_engine_new(struct probe_engine **engine, const struct probe_config *co
 	en->probing = calloc(en->nics, sizeof(*en->probing));
 	en->answering = calloc(en->nics, sizeof(*en->answering));
 	en->worker = calloc(en->workers, sizeof(*en->worker));
-	ret = en->nic && en->probing && en->answering && en->worker
-		      ? pattern_init(&en->pattern, PATTERN_SEEDED, 1, PATTERN_BYTES, e)
-		      : err_set(e, ENOMEM, "no memory for the probe engine");
-	if (!ret)
-		memcpy(en->nic, config->nic, en->nics * sizeof(*en->nic));
+	if (!en->nic || !en->probing || !en->answering || !en->worker) {
+		probe_engine_free(en);
+		return err_set(e, ENOMEM, "no memory for the probe engine");
+	}
+	memcpy(en->nic, config->nic, en->nics * sizeof(*en->nic));
+	ret = pattern_init(&en->pattern, PATTERN_SEEDED, 1, PATTERN_BYTES, e);
 	for (size_t i = 0; !ret && i < en->workers; i++)
 		ret = worker_init(&en->worker[i], en, i, e);
 	if (ret) {

@@ -56,12 +56,11 @@ int mesh_build(const struct mesh_want *w, struct mesh_pair **pair, size_t *count
 	if (w->kind == MESH_RING && w->ring_steps < candidates)
 		candidates = w->ring_steps;
 	taken = w->peers_max && w->peers_max < candidates ? w->peers_max : candidates;
-	p = malloc(taken * w->hosts * w->rails * sizeof(*p));
-	if (!p)
-		return err_set(e, ENOMEM, "no memory for %llu pairs",
-			(unsigned long long)(taken * w->hosts * w->rails));
-	*pair = p;
 	*count = taken * w->hosts * w->rails;
+	p = malloc(*count * sizeof(*p));
+	if (!p)
+		return err_set(e, ENOMEM, "no memory for %llu pairs", (unsigned long long)*count);
+	*pair = p;
 	for (uint32_t host = 0; host < w->hosts; host++)
 		for (uint32_t rail = 0; rail < w->rails; rail++)
 			for (uint64_t i = 0; i < taken; i++) {

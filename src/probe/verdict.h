@@ -57,7 +57,7 @@ struct verdict {
 
 struct verdicts;
 
-int verdict_new(struct verdicts **v, uint32_t hosts, uint32_t rails, const struct mesh_pair *pair,
+int verdict_new(struct verdicts **out, uint32_t hosts, uint32_t rails, const struct mesh_pair *pair,
 	size_t pairs, struct err *e);
 void verdict_free(struct verdicts *v);
 
