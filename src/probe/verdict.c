@@ -334,6 +334,23 @@ static void name_groups(struct verdicts *v, uint64_t wall_ns)
 	}
 }
 
+/* A group that was named and heals pair by pair: the last of them are not news. */
+static bool is_covered(const struct verdicts *v, const struct mesh_pair *m)
+{
+	for (size_t i = 0; i < v->names; i++) {
+		const struct verdict *n = &v->name[i].v;
+		bool rail = n->rail == m->from_rail || n->rail == m->to_rail;
+		bool host = n->host == m->from_host || n->host == m->to_host;
+
+		if (n->end_ns)
+			continue;
+		if ((n->subject == VERDICT_HOST && host) || (n->subject == VERDICT_RAIL && rail) ||
+			(n->subject == VERDICT_NIC && host && rail))
+			return true;
+	}
+	return false;
+}
+
 static void name_pairs(struct verdicts *v, uint64_t wall_ns)
 {
 	for (size_t i = 0; i < v->pairs; i++) {
@@ -347,7 +364,7 @@ static void name_pairs(struct verdicts *v, uint64_t wall_ns)
 			.pairs = 1,
 			.bad = 1 };
 
-		if (!p->bad || p->explained)
+		if (!p->bad || p->explained || is_covered(v, &p->m))
 			continue;
 		if (p->starved)
 			found = (struct verdict){ .subject = VERDICT_PROBER,

@@ -139,6 +139,24 @@ static void test_one_pair_is_a_pair(void **state)
 	assert_true(only()->host == 0 && only()->to_host == 1);
 }
 
+static bool pair_of_rail_3(const struct mesh_pair *p)
+{
+	return rail_3(p) && p->from_host == 0 && p->to_host == 1;
+}
+
+static void test_a_rail_that_heals_pair_by_pair_names_no_pair(void **state)
+{
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	window(rail_3, dead);
+	window(pair_of_rail_3, dead);
+	assert_true(only()->subject == VERDICT_RAIL);
+	window(NULL, dead);
+	assert_true(only()->subject == VERDICT_RAIL && only()->end_ns);
+	healthy(1);
+}
+
 static void test_two_hosts_are_too_few_to_tell(void **state)
 {
 	(void)state;
@@ -199,6 +217,7 @@ int main(void)
 		TEST(test_a_host_and_a_nic_are_told_apart),
 		TEST(test_slowness_is_named_against_baseline_and_siblings),
 		TEST(test_one_pair_is_a_pair),
+		TEST(test_a_rail_that_heals_pair_by_pair_names_no_pair),
 		TEST(test_two_hosts_are_too_few_to_tell),
 		TEST(test_a_starved_prober_accuses_nobody_else),
 		TEST(test_a_single_loss_is_no_verdict),
