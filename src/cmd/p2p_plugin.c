@@ -48,7 +48,7 @@ int p2p_plugin_main(const struct p2p_options *o, struct out *out, struct err *e)
 	out_text(out, ", it has");
 	out_array(out, "versions");
 	for (int v = 0; v < 32; v++)
-		if (info.versions >> v & 1)
+		if (info.versions & 1u << v)
 			out_i64(out, NULL, " %" PRId64, v);
 	out_end(out);
 	out_text(out, "\n");

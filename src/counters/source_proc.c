@@ -36,7 +36,7 @@ static void table_lines(
 	char *name, *value, full[COUNTER_TEXT];
 	uint64_t number;
 
-	strsep(&values, ":");
+	(void)strsep(&values, ":");
 	names = names ? names + strspn(names, " ") : NULL;
 	values = values ? values + strspn(values, " ") : NULL;
 	while ((name = strsep(&names, " "))) {

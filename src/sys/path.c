@@ -55,7 +55,9 @@ static int open_below(const char *format, va_list args)
 		return ret;
 	/* Not to wait for a writer where a made tree holds a FIFO. */
 	fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	return fd;
 }
 
 int sys_open(const char *format, ...)

@@ -282,6 +282,7 @@ static int open_door(struct weir_p2p *p, uint64_t now_ns)
 		return 0;
 	p->listened_ns = now_ns;
 	while (strangers(p) < CONNS_PENDING) {
+		/* cppcheck-suppress nullPointer; who it is comes with its hello */
 		fd = accept4(p->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0)
 			break;
