@@ -80,16 +80,6 @@ double difference_size(const struct row *r);
 const struct difference_object *difference_find(
 	const struct difference *d, const char *source, const char *object);
 
-/* net_prof's summary of the cxi rows: how many differ in all, and by interface (cxi0 is interface
- * 1). Counters and gauges alike, as its users know it. interfaces: count of what is in
- * per_interface, owned by the caller, freed by free(). */
-struct net_prof_interface {
-	uint32_t number; /* N + 1 of cxiN */
-	uint32_t nonzero, total;
-};
-int difference_net_prof(const struct difference *d, struct net_prof_interface **per_interface,
-	size_t *interfaces, uint32_t *total_nonzero, struct err *e);
-
 /* As the value of a key (NULL: a value of its own), schema/difference-1.json; rows of ROW_SAME only
  * if all. findings may be NULL. Text: findings, then the rows that moved, at most `most` of each
  * object (0: all). */
