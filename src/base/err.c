@@ -6,6 +6,10 @@
 #include "base/err.h"
 #include "base/text.h"
 
+#undef err_set
+#undef err_hint
+#undef err_prefix
+
 static void mark_cut(char *words, size_t size, size_t wanted)
 {
 	if (wanted >= size)

@@ -35,6 +35,19 @@ int err_hint(struct err *e, const char *format, ...) __attribute__((format(print
 /* Put "WHAT: " before the words that are there, when a caller knows more. Returns as err_hint. */
 int err_prefix(struct err *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+#ifdef __clang_analyzer__
+/* The analyzer sees one file at a time; it is told that a failure never returns 0. */
+static inline int err_never_0(int ret)
+{
+	if (ret >= 0)
+		__builtin_unreachable();
+	return ret;
+}
+#define err_set(...)	err_never_0(err_set(__VA_ARGS__))
+#define err_hint(...)	err_never_0(err_hint(__VA_ARGS__))
+#define err_prefix(...) err_never_0(err_prefix(__VA_ARGS__))
+#endif
+
 /* Nothing failed after all: the caller can do without. */
 static inline void err_clear(struct err *e)
 {

@@ -212,7 +212,7 @@ bool json_in_bool(struct json_in *in, const json_t *object, const char *key)
 	json_t *value = json_object_get(object, key);
 
 	value = take(in, object, key, json_is_boolean(value), false, "true or false", value);
-	return value && json_is_true(value);
+	return json_is_true(value);
 }
 
 const char *json_in_str(struct json_in *in, const json_t *object, const char *key)

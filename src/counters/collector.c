@@ -87,7 +87,9 @@ static int spare_descriptors(void)
 		return 0;
 	if (limit.rlim_cur > INT_MAX)
 		return INT_MAX;
-	return limit.rlim_cur > 2 * DESCRIPTORS_LEFT ? (int)limit.rlim_cur - DESCRIPTORS_LEFT : 0;
+	return limit.rlim_cur > (rlim_t)2 * DESCRIPTORS_LEFT
+		       ? (int)limit.rlim_cur - DESCRIPTORS_LEFT
+		       : 0;
 }
 
 int collector_open(struct collector **out, const struct collector_options *options, struct err *e)

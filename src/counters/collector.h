@@ -27,7 +27,7 @@ struct collector_options {
 
 struct collector;
 
-int collector_open(struct collector **c, const struct collector_options *options, struct err *e);
+int collector_open(struct collector **out, const struct collector_options *options, struct err *e);
 int collector_read(struct collector *c, struct snapshot *s, struct err *e);
 void collector_close(struct collector *c); /* NULL is left alone */
 

@@ -214,6 +214,8 @@ static int parse_or(struct parser *p)
 	return parse_level(p, level, 1, parse_and);
 }
 
+/* The text is cut in place: not const. */
+// NOLINTNEXTLINE(readability-non-const-parameter)
 int expression_parse(struct expression *x, char *text, struct rules *rules, const struct rule *rule,
 	struct err *e)
 {

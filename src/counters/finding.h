@@ -62,7 +62,7 @@ void findings_print(const struct findings *f, struct out *o);
 
 int rules_load(struct rules **rules, const char *path, struct err *e);
 int rules_parse(
-	struct rules **rules, const char *text, size_t length, const char *label, struct err *e);
+	struct rules **out, const char *text, size_t length, const char *label, struct err *e);
 void rules_free(struct rules *rules);
 
 #endif

@@ -22,7 +22,7 @@
 
 struct follow;
 
-int follow_open(struct follow **f, struct err *e);
+int follow_open(struct follow **out, struct err *e);
 void follow_look(struct follow *f); /* NULL is left alone */
 int follow_finish(
 	const struct follow *f, struct snapshot *before, struct snapshot *after, struct err *e);

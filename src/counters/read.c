@@ -198,6 +198,7 @@ static void write_net_prof_counter(
 {
 	struct counter_about about = counter_about(c);
 	time_t seconds = (time_t)(r->time_ns / NS_PER_S);
+	uint64_t us = r->time_ns / 1000; /* net_prof's clock is no finer */
 	char text[48], iso[64];
 	struct tm tm;
 
@@ -206,7 +207,7 @@ static void write_net_prof_counter(
 	out_u64(o, "interface", NULL, cxi_interface_number(c));
 	out_str(o, "counter_name", NULL, c->name);
 	emit_value("value", c->kind, r->value, o);
-	out_f64(o, "timestamp", NULL, (double)(r->time_ns / 1000) / 1e6);
+	out_f64(o, "timestamp", NULL, (double)us / 1e6);
 	if (gmtime_r(&seconds, &tm) && strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm)) {
 		snprintf(iso, sizeof(iso), "%s.%06u+00:00", text,
 			(unsigned int)(r->time_ns % NS_PER_S / 1000));

@@ -21,7 +21,7 @@ int json_snapshot_parse(const struct reading_file *f, enum snapshot_form *form, 
 int json_difference_parse(struct difference *d, struct findings *findings, const char *text,
 	size_t length, const char *label, const char *end, struct err *e);
 /* dump.c */
-int dump_parse(const struct reading_file *f, const char *names, struct err *e);
+int dump_parse(const struct reading_file *f, const char *path, struct err *e);
 
 /* A whole file, mapped or read; the caller frees it by file_bytes_free(). */
 struct file_bytes {

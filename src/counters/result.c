@@ -162,9 +162,12 @@ void counters_result_encode(const struct counters_result *r, FILE *f)
 /* Cut at tabs; false unless there are exactly so many. */
 static bool cut(char *line, char *word[WORDS_MAX], int count)
 {
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count; i++) {
 		word[i] = strsep(&line, "\t");
-	return word[count - 1] && !line;
+		if (!word[i])
+			return false;
+	}
+	return !line;
 }
 
 static bool number(const char *text, uint64_t most, uint64_t *value)

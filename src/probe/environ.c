@@ -51,7 +51,7 @@ static const char *read_text(const char *name, const char *initial)
 static int read_seconds(const char *name, uint64_t *ns, int64_t low, struct err *e)
 {
 	int64_t seconds = (int64_t)(*ns / NS_PER_S);
-	int ret = read_number(name, &seconds, low, 366 * 86400, e);
+	int ret = read_number(name, &seconds, low, (int64_t)366 * 86400, e);
 
 	*ns = (uint64_t)seconds * NS_PER_S;
 	return ret;

@@ -87,9 +87,11 @@ static void draw_line(struct html *h, const struct chart *c, int l, double top)
 static void draw_bars(struct html *h, const struct chart *c, double top)
 {
 	size_t step = c->count / POINTS_MAX + 1;
-	double width = PLOT_WIDTH / (double)((c->count + step - 1) / step);
+	size_t bars = (c->count + step - 1) / step;
+	double width = PLOT_WIDTH / (double)bars;
 
-	for (size_t i = 0; i < c->count; i += step) {
+	for (size_t bar = 0; bar < bars; bar++) {
+		size_t i = bar * step;
 		double most = 0, y;
 
 		for (size_t k = i; k < i + step && k < c->count; k++)
@@ -99,7 +101,7 @@ static void draw_bars(struct html *h, const struct chart *c, double top)
 		y = place_y(most, top);
 		html_put(h,
 			"<rect class=\"b\" x=\"%.1f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>",
-			(double)(i / step) * width + width * 0.1, y, width * 0.8, PLOT_HEIGHT - y);
+			((double)bar + 0.1) * width, y, width * 0.8, PLOT_HEIGHT - y);
 	}
 }
 

@@ -87,8 +87,11 @@ static double interval_p99(const struct interval_result *iv)
 /* A figure of every interval; the caller frees it. NULL for none. */
 static double *series_of(const struct end_result *end, interval_figure *figure)
 {
-	double *y = end && end->interval_count ? calloc(end->interval_count, sizeof(*y)) : NULL;
+	double *y;
 
+	if (!end || !end->interval_count)
+		return NULL;
+	y = calloc(end->interval_count, sizeof(*y));
 	for (uint32_t i = 0; y && i < end->interval_count; i++)
 		y[i] = figure(&end->intervals[i]);
 	return y;
@@ -98,7 +101,7 @@ static double noise_of(const struct end_result *end, interval_figure *figure)
 {
 	double *y = series_of(end, figure), noise;
 
-	noise = y ? series_noise(y, end->interval_count) : 0;
+	noise = y && end ? series_noise(y, end->interval_count) : 0;
 	free(y);
 	return noise;
 }

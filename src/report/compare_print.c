@@ -27,9 +27,10 @@ char *compare_text(char buf[COMPARE_TEXT], const struct change *change, double v
 			figures_rate_text(text, METRIC_TRANSACTIONS, value));
 		break;
 	case COMPARE_NS:
-		snprintf(buf, COMPARE_TEXT, value < 10 ? "%.2f ns" : "%.2f ns", value);
 		if (value >= 1000)
 			snprintf(buf, COMPARE_TEXT, "%s", units_format_duration(text, value));
+		else
+			snprintf(buf, COMPARE_TEXT, "%.2f ns", value);
 		break;
 	case COMPARE_SHARE:
 		snprintf(buf, COMPARE_TEXT, "%.3g %%", value * 100);

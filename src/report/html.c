@@ -64,6 +64,7 @@ static void put_number(FILE *file, const char *spec, va_list *args)
 			fprintf(file, spec, number);
 		else
 			fputc('-', file);
+		/* NOLINTNEXTLINE(bugprone-branch-clone): types apart, whatever their width here */
 	} else if (last > 2 && spec[last - 1] == 'l' && spec[last - 2] == 'l') {
 		fprintf(file, spec, va_arg(*args, long long));
 	} else if (spec[last - 1] == 'l') {

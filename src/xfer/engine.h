@@ -28,7 +28,7 @@
 
 #define TRANSFERS     256		/* of this end, on one connection */
 #define SERVED	      (2 * XFER_CREDIT) /* of the peer: writes and reads */
-#define OFFERS	      (WAYS * XFER_CREDIT)
+#define OFFERS	      ((size_t)WAYS * XFER_CREDIT)
 #define GRANTS	      256 /* in one frame */
 #define CONNS_PENDING 64  /* of strangers, not READY yet */
 #define DEVICES_MAX   32
