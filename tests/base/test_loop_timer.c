@@ -247,18 +247,24 @@ static void metronome_fire(struct loop *l, struct loop_timer *timer)
 
 static void test_loop_timers_on_an_absolute_schedule_do_not_drift(void **state)
 {
-	struct metronome m = { .gap_ns = NS_PER_MS, .least_late_ns = UINT64_MAX };
-	uint64_t begin_ns = clock_ns();
+	uint64_t least_late_ns = UINT64_MAX;
 
 	(void)state;
 	early = 0;
-	m.due_ns = begin_ns + m.gap_ns;
-	loop_timer_set(&loop, &m.timer, m.due_ns, metronome_fire);
-	run_loop();
-	assert_int_equal(early, 0);
-	assert_true(clock_ns() - begin_ns >= 50 * NS_PER_MS);
-	/* With gaps counted from the end of the work, beat 40 would come 12 ms late. */
-	assert_true(m.least_late_ns < 6 * NS_PER_MS);
+	/* With gaps counted from the end of the work, beat 40 would come 12 ms late, every time; on a busy
+	 * machine it may once or twice. */
+	for (int i = 0; i < 50 && least_late_ns >= 6 * NS_PER_MS; i++) {
+		struct metronome m = { .gap_ns = NS_PER_MS, .least_late_ns = UINT64_MAX };
+		uint64_t begin_ns = clock_ns();
+
+		m.due_ns = begin_ns + m.gap_ns;
+		loop_timer_set(&loop, &m.timer, m.due_ns, metronome_fire);
+		run_loop();
+		assert_int_equal(early, 0);
+		assert_true(clock_ns() - begin_ns >= 50 * NS_PER_MS);
+		least_late_ns = m.least_late_ns;
+	}
+	assert_true(least_late_ns < 6 * NS_PER_MS);
 }
 
 static void test_loop_looks_again_before_it_sleeps_and_gives_that_up_when_it_does_not_pay(

@@ -12,7 +12,7 @@ import time
 import jsonschema
 import pytest
 
-from weirtest import SCHEMAS, WEIR, Server, findings, link, measured, schema_path, validate
+from weirtest import SCHEMAS, WEIR, Server, findings, link, measured, noisy, schema_path, validate
 
 KV_RUN = """invalid_secret_count time_start utime_start utime_end stime_start stime_end maxrss_start maxrss_end minflt_start minflt_end majflt_start
 majflt_end nvcsw_start nvcsw_end nivcsw_start nivcsw_end""".split()
@@ -164,6 +164,7 @@ def test_a_link_prints_nepers_keys_in_nepers_order(tmp_path, name, client_keys, 
     assert after_options(done) == ["total_run_time"] + KV_RUN + server_keys + KV_END
 
 
+@noisy
 def test_kv_figures_agree_with_each_other(tmp_path):
     program = [link(tmp_path, "tcp_rr")]
     with Server("rr", program=program) as server:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import network
-from weirtest import WEIR, Process, is_listening, link, run, validate, wait_for
+from weirtest import WEIR, Process, is_listening, link, noisy, run, validate, wait_for
 
 WHY_NOT = network.missing()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=str(WHY_NOT))
@@ -38,7 +38,7 @@ class Rails:
         return run(*self.client_words(*words, **how), prefix=self.client_host.prefix)
 
     def shape(self, name, rate):
-        if not self.client_host.tc("qdisc", "add", "dev", name, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms"):
+        if not self.client_host.tc("qdisc", "replace", "dev", name, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms"):
             pytest.skip("this kernel has no tbf")
 
 
@@ -76,6 +76,7 @@ def sums_up(record):
     assert total["retransmits"] == sum(r["retransmits"] for r in measured)
 
 
+@noisy
 def test_four_healthy_rails_add_up(rails):
     # Far below what this machine can do, so that no rail disturbs another.
     for i, name in enumerate(NAMES):
@@ -100,9 +101,11 @@ def test_four_healthy_rails_add_up(rails):
     assert {e["rail"] for e in done.events if e["event"] == "interval"} == set(NAMES)
 
 
+@noisy
 def test_a_slow_rail_and_a_cut_one_are_named_and_disturb_no_other(rails):
     for name in NAMES:
         rails.shape(name, "20mbit" if name == "eth2" else "200mbit")
+    rails.server_host.ip("link", "set", "eth3", "up")
     with rails.server("--once", "--json") as server:
         rails.server_host.ip("link", "set", "eth3", "down")
         began = time.monotonic()
@@ -176,6 +179,7 @@ def test_the_table_has_a_row_for_each_rail_and_the_total(rails):
         assert "3 of 4" in rows["total"]
 
 
+@noisy
 def test_multi_neper_prints_its_lines_at_both_ends(rails, tmp_path):
     program = [link(tmp_path, "multi_neper"), "--mode", "default"]
     for i, name in enumerate(NAMES):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import peers
-from weirtest import Server, findings, measured, validate, wait_for
+from weirtest import MEASURED, Server, findings, measured, noisy, validate, wait_for
 
 
 @pytest.mark.parametrize("workload", ("stream", "rr", "crr"))
@@ -18,7 +18,7 @@ def test_a_server_serves_one_client_after_another(workload):
             assert len(server.records(count)[-1]["remote"]["flows"]) == count
             server.settle()
         done = server.stop()
-        assert done.status == 0 and done.stderr == ""
+        assert done.status in MEASURED and done.stderr == ""
 
 
 @pytest.mark.parametrize("workload", ("stream", "rr", "crr"))
@@ -67,7 +67,7 @@ def test_once_ends_after_one_test():
     with Server("rr", "--once", "--json") as server:
         measured(server.client("-l", "0.2", "--json"))
         done = server.wait(5)
-        assert done.status == 0 and len(done.records) == 1
+        assert done.status in MEASURED and len(done.records) == 1
 
 
 def test_once_turns_a_second_client_away_while_the_first_is_served():
@@ -77,7 +77,7 @@ def test_once_turns_a_second_client_away_while_the_first_is_served():
             second = server.client("-l", "0.2", "--connect-timeout", "0")
             assert second.status == 1 and "closed the connection" in second.stderr
             measured(first.wait())
-        assert server.wait(5).status == 0
+        assert server.wait(15).status in MEASURED
 
 
 def test_once_is_not_used_up_by_a_client_that_was_refused():
@@ -88,7 +88,7 @@ def test_once_is_not_used_up_by_a_client_that_was_refused():
         time.sleep(0.3)
         assert not server.ended(), server.so_far()
         measured(server.client("-Q", "5", "-l", "0.2", "--json"))
-        assert server.wait(5).status == 0
+        assert server.wait(15).status in MEASURED
 
 
 @pytest.mark.parametrize("number", (signal.SIGTERM, signal.SIGINT), ids=("term", "int"))
@@ -139,6 +139,7 @@ def test_a_second_signal_ends_a_server_that_still_waits():
 
 # Several clients as one test.
 
+@noisy
 def test_two_clients_together_are_one_test():
     """As neper has it: the server waits for both, counts both, and tells both its rate."""
     with Server("stream", "--num-clients", "2", "--once", "--json") as server, contextlib.ExitStack() as stack:

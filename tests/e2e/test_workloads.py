@@ -12,7 +12,7 @@ import time
 import pytest
 
 import peers
-from weirtest import WEIR, Server, findings, free_ports, measured, run, validate, wait_for
+from weirtest import WEIR, Server, findings, free_ports, measured, noisy, run, validate, wait_for
 
 MIB = 1 << 20
 BUFFERED = 5 * MIB  # what the two sockets of a flow may hold when a window ends
@@ -82,6 +82,7 @@ def test_both_ends_tell_the_same_story(workload):
     assert [f for f in client["findings"] if f["name"] in ("ends_disagree", "incomplete") and f["severity"] != "note"] == []
 
 
+@noisy
 def test_stream_bytes_received_are_those_sent():
     client, server = both("stream", "-F", "2", length="1")
     sent, received = counts(client)["tx_bytes"], counts(server)["rx_bytes"]
@@ -106,6 +107,7 @@ def test_response_and_service_times_are_of_the_same_transactions():
 
 
 @pytest.mark.parametrize("workload", ("rr", "crr"))
+@noisy
 def test_transactions_are_counted_alike_at_both_ends(workload):
     client, server = both(workload, "-F", "3", length="1")
     here, there = counts(client)["transactions"], counts(server)["transactions"]
@@ -242,6 +244,7 @@ def test_rx_zerocopy_maps_what_it_receives(end):
     assert record["local"]["flows"][0]["mapped_bytes"] <= 1.2 * counts(record)["rx_bytes"] + BUFFERED
 
 
+@noisy
 def test_skip_rx_copy_receives_all_the_same():
     client, server = both("stream", server=["--skip-rx-copy"])
     assert counts(server)["rx_bytes"] > MIB
@@ -249,6 +252,7 @@ def test_skip_rx_copy_receives_all_the_same():
 
 
 @pytest.mark.parametrize("option", (["-E"], ["-E", "-r"], ["-E", "-M"], ["-E", "-B", "1K"], ["-E", "-Z"]), ids=" ".join)
+@noisy
 def test_edge_triggered_flows_do_not_stall(option):
     client, server = both("stream", "-F", "3", *option, server=["-E"])
     to_server, to_client = moved(client, server)
@@ -333,6 +337,7 @@ def test_a_closed_loop_has_no_service_time_of_its_own():
     assert client["service_ns"] is None
 
 
+@noisy
 def test_requests_that_a_stalled_server_delayed_count_with_their_whole_delay():
     """No coordinated omission: all that should have started during the stall are late, not the one that was under way."""
     with Server("rr", "--json") as server:
