@@ -12,7 +12,8 @@
 #include "base/clock.h"
 #include "net/tcp_parts.h"
 
-/* How long the connections of a comm that the peer closes may be apart. */
+/* How long the connections of a comm that the peer closes may be apart, and how long what came on the last of
+ * them may be on its way to its request. */
 #define ENDING_NS (2 * NS_PER_S)
 
 static struct tcp_comm *comm_of(struct net_comm *c)
@@ -392,6 +393,11 @@ int tcp_iflush(struct net_comm *comm, void *data, size_t bytes, struct net_memor
 	return 0;
 }
 
+static uint64_t later(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns > b_ns ? a_ns : b_ns;
+}
+
 static void finish(struct net_request *r, bool *done, size_t *bytes)
 {
 	struct tcp_comm *c = r->comm;
@@ -402,8 +408,7 @@ static void finish(struct net_request *r, bool *done, size_t *bytes)
 	c->messages++;
 	c->bytes += r->total;
 	if (!c->sends && r->begun_ns > r->posted_ns && r->begun_ns > c->last_done_ns)
-		c->starved_ns += r->begun_ns -
-				 (r->posted_ns > c->last_done_ns ? r->posted_ns : c->last_done_ns);
+		c->starved_ns += r->begun_ns - later(r->posted_ns, c->last_done_ns);
 	c->last_done_ns = clock_ns();
 	if (r->memory)
 		atomic_fetch_sub(&r->memory->users, 1);
@@ -420,15 +425,16 @@ static bool has_begun(struct tcp_comm *c, const struct net_request *r)
 	return begun;
 }
 
-/* The peer has closed some of the connections: is this a request that can still be served? */
+/* The peer has closed some of the connections: is this a request that can still be served? After a bye it is
+ * while any of them is open; a receive that is posted late finds its message where it waited. */
 static void check_ending(struct tcp_comm *c, const struct net_request *r)
 {
-	uint64_t ended_ns = atomic_load(&c->ended_ns);
+	uint64_t ended_ns = atomic_load(c->first_ended ? &c->all_ended_ns : &c->ended_ns);
 
 	if (c->first_ended && (int32_t)(r->seq - c->last_seq) >= 0)
 		tcp_comm_fail(c, EPIPE, "%s closed the connection after %u messages", c->peer,
 			c->last_seq);
-	else if (ended_ns && clock_ns() - ended_ns > ENDING_NS)
+	else if (ended_ns && clock_ns() - later(ended_ns, r->posted_ns) > ENDING_NS)
 		tcp_comm_fail(c, ECONNRESET, "%s closed a connection and left a message unfinished",
 			c->peer);
 }

@@ -341,6 +341,8 @@ static bool receive_failed(struct tcp_lane *l, ssize_t n)
 	} else {
 		l->ended = true;
 		atomic_compare_exchange_strong(&c->ended_ns, &none, clock_ns());
+		if (atomic_fetch_add(&c->ended_lanes, 1) + 1 == c->lanes)
+			atomic_store(&c->all_ended_ns, clock_ns());
 		tcp_net_ring(c->net);
 	}
 	return false;

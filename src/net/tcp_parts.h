@@ -143,7 +143,9 @@ struct tcp_comm {
 
 	_Atomic int failed;	   /* 0 or a positive errno */
 	_Atomic int running;	   /* workers that are at it, and copies from or to a GPU */
-	_Atomic uint64_t ended_ns; /* a lane has ended: when the first one did, 0 none */
+	_Atomic int ended_lanes;   /* closed by the peer */
+	_Atomic uint64_t ended_ns; /* when the first of them was, 0 none */
+	_Atomic uint64_t all_ended_ns;
 
 	pthread_mutex_t lock;
 	struct err error;		     /* why it failed */

@@ -28,9 +28,9 @@ void comms_close(struct comms *p);
 struct net_request *comms_send(struct comms *p, size_t offset, size_t bytes);
 struct net_request *comms_receive(struct comms *p, size_t offset, size_t bytes);
 
-/* Test until it is done or fails, or the time is over, which fails the test. Returns what test() did. */
-int comms_finish(struct comms *p, struct net_comm *c, struct net_request *r, size_t *bytes,
-	double seconds, struct err *e);
+/* Test until it is done or fails, or a minute is over, which fails the test. Returns what test() did. */
+int comms_finish(
+	struct comms *p, struct net_comm *c, struct net_request *r, size_t *bytes, struct err *e);
 
 /* Fill, send, receive and compare one message. */
 void comms_carry(struct comms *p, size_t bytes, unsigned int seed);
@@ -38,5 +38,8 @@ void comms_carry(struct comms *p, size_t bytes, unsigned int seed);
 /* Threads and descriptors that this process has. */
 int threads_running(void);
 int descriptors_in_use(void);
+
+/* Wait until so many threads are left: the kernel lists a thread a little longer than it takes to join it. */
+void threads_come_down_to(int wanted);
 
 #endif

@@ -95,7 +95,7 @@ static void no_thread_or_descriptor_survives(void **state)
 		comms_open(&p, n);
 		comms_carry(&p, 100000, (unsigned int)i);
 		comms_close(&p);
-		assert_int_equal(threads_running(), threads);
+		threads_come_down_to(threads);
 		n->ops->close(n);
 		assert_int_equal(descriptors_in_use(), descriptors);
 	}
@@ -174,9 +174,9 @@ static void a_plugin_with_the_known_defects_carries_data(void **state)
 	comms_open(&p, n);
 	memset(p.out, 'x', 1000);
 	r = comms_send(&p, 0, 1000);
-	assert_int_equal(comms_finish(&p, p.sender, r, NULL, 5, &e), 0);
+	assert_int_equal(comms_finish(&p, p.sender, r, NULL, &e), 0);
 	r = comms_receive(&p, 0, 1000);
-	assert_int_equal(comms_finish(&p, p.receiver, r, &got, 5, &e), 0);
+	assert_int_equal(comms_finish(&p, p.receiver, r, &got, &e), 0);
 	assert_int_equal(got, 1000);
 	assert_memory_equal(p.in, p.out, 1000);
 	assert_int_equal(n->ops->iflush(p.receiver, p.in, 1000, p.in_memory, &flush, &e), 0);

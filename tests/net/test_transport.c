@@ -72,8 +72,8 @@ static void a_message_of_one_gibibyte_arrives(void **state)
 	p.out[bytes - 1] = 77;
 	receive = comms_receive(&p, 0, bytes);
 	send = comms_send(&p, 0, bytes);
-	assert_int_equal(comms_finish(&p, p.receiver, receive, &got, 60, &e), 0);
-	assert_int_equal(comms_finish(&p, p.sender, send, NULL, 10, &e), 0);
+	assert_int_equal(comms_finish(&p, p.receiver, receive, &got, &e), 0);
+	assert_int_equal(comms_finish(&p, p.sender, send, NULL, &e), 0);
 	assert_int_equal(got, bytes);
 	for (size_t i = 0; i < bytes; i += step)
 		assert_int_equal(*(uint64_t *)(p.in + i), i * 31 + 7);
@@ -110,12 +110,12 @@ static void carry_window(struct comms *p, unsigned int round)
 	for (unsigned int i = 0; i < NET_REQUESTS; i++) {
 		size_t bytes = (i + round) % 3 ? slot - i : 100 + i;
 
-		assert_int_equal(comms_finish(p, p->receiver, receive[i], &got, 10, &e), 0);
+		assert_int_equal(comms_finish(p, p->receiver, receive[i], &got, &e), 0);
 		assert_int_equal(got, bytes);
 		assert_memory_equal(p->in + i * slot, p->out + i * slot, bytes);
 	}
 	for (unsigned int i = 0; i < NET_REQUESTS; i++)
-		assert_int_equal(comms_finish(p, p->sender, send[i], NULL, 10, &e), 0);
+		assert_int_equal(comms_finish(p, p->sender, send[i], NULL, &e), 0);
 }
 
 static void thirty_two_requests_are_outstanding_and_come_in_order(void **state)
@@ -147,8 +147,8 @@ static void a_full_comm_says_try_again(void **state)
 	for (int i = 0; i < count; i++) {
 		struct net_request *s = comms_send(&p, 0, 64);
 
-		assert_int_equal(comms_finish(&p, p.sender, s, NULL, 5, &e), 0);
-		assert_int_equal(comms_finish(&p, p.receiver, r[i], NULL, 5, &e), 0);
+		assert_int_equal(comms_finish(&p, p.sender, s, NULL, &e), 0);
+		assert_int_equal(comms_finish(&p, p.receiver, r[i], NULL, &e), 0);
 	}
 	assert_non_null(comms_receive(&p, 0, 64));
 	comms_close(&p);
@@ -169,7 +169,7 @@ static void a_short_message_leaves_the_rest_of_the_receive_alone(void **state)
 	memset(p.out, 6, 1 << 20);
 	receive = comms_receive(&p, 0, 1 << 20);
 	comms_send(&p, 0, 300000);
-	assert_int_equal(comms_finish(&p, p.receiver, receive, &got, 5, &e), 0);
+	assert_int_equal(comms_finish(&p, p.receiver, receive, &got, &e), 0);
 	assert_int_equal(got, 300000);
 	assert_int_equal(p.in[299999], 6);
 	assert_int_equal(p.in[300000], 5);
@@ -194,10 +194,10 @@ static void messages_sent_before_a_receive_is_posted_wait_for_it(void **state)
 	n->ops->wait(n, -1, 50 * NS_PER_MS);
 	for (int i = 0; i < 3; i++) {
 		receive = comms_receive(&p, (size_t)i << 20, 1 << 20);
-		assert_int_equal(comms_finish(&p, p.receiver, receive, &got, 5, &e), 0);
+		assert_int_equal(comms_finish(&p, p.receiver, receive, &got, &e), 0);
 		assert_int_equal(got, i == 1 ? 100 : 200000);
 		assert_int_equal(p.in[((size_t)i << 20) + got - 1], 10 + i);
-		assert_int_equal(comms_finish(&p, p.sender, send[i], NULL, 5, &e), 0);
+		assert_int_equal(comms_finish(&p, p.sender, send[i], NULL, &e), 0);
 	}
 	comms_close(&p);
 	n->ops->close(n);
@@ -215,7 +215,7 @@ static void what_was_sent_before_an_orderly_close_still_arrives(void **state)
 	comms_open(&p, n);
 	memset(p.out, 9, 300000);
 	send = comms_send(&p, 0, 300000);
-	assert_int_equal(comms_finish(&p, p.sender, send, NULL, 5, &e), 0);
+	assert_int_equal(comms_finish(&p, p.sender, send, NULL, &e), 0);
 	assert_int_equal(n->ops->dereg(p.sender, p.out_memory, &e), 0);
 	p.out_memory = NULL;
 	n->ops->close_comm(p.sender);
@@ -223,10 +223,10 @@ static void what_was_sent_before_an_orderly_close_still_arrives(void **state)
 	n->ops->wait(n, -1, 10 * NS_PER_MS);
 	first = comms_receive(&p, 0, 1 << 20);
 	second = comms_receive(&p, 1 << 20, 1 << 20);
-	assert_int_equal(comms_finish(&p, p.receiver, first, &got, 5, &e), 0);
+	assert_int_equal(comms_finish(&p, p.receiver, first, &got, &e), 0);
 	assert_int_equal(got, 300000);
 	assert_int_equal(p.in[299999], 9);
-	assert_int_equal(comms_finish(&p, p.receiver, second, &got, 5, &e), -EPIPE);
+	assert_int_equal(comms_finish(&p, p.receiver, second, &got, &e), -EPIPE);
 	assert_non_null(strstr(e.what, "after 1 messages"));
 	comms_close(&p);
 	n->ops->close(n);
@@ -244,7 +244,7 @@ static void memory_in_use_cannot_be_deregistered(void **state)
 	receive = comms_receive(&p, 0, 1 << 20);
 	assert_int_equal(n->ops->dereg(p.receiver, p.in_memory, &e), -EBUSY);
 	comms_send(&p, 0, 1 << 20);
-	assert_int_equal(comms_finish(&p, p.receiver, receive, NULL, 5, &e), 0);
+	assert_int_equal(comms_finish(&p, p.receiver, receive, NULL, &e), 0);
 	comms_close(&p);
 	n->ops->close(n);
 }
@@ -354,7 +354,7 @@ static void a_hundred_comms_made_and_dropped_leave_nothing(void **state)
 		net_tcp_abort(p.sender);
 		net_tcp_abort(p.receiver);
 		comms_close(&p);
-		assert_int_equal(threads_running(), threads);
+		threads_come_down_to(threads);
 		assert_int_equal(descriptors_in_use(), descriptors);
 	}
 	n->ops->close(n);

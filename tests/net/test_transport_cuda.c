@@ -93,9 +93,9 @@ static int carry(struct ends *t, size_t from, size_t to, size_t bytes)
 		ret = t->n->ops->isend(
 			t->p.sender, at(&t->out, from), bytes, t->out_memory, &send, &e);
 	if (!ret)
-		ret = comms_finish(&t->p, t->p.receiver, receive, &got, 10, &e);
+		ret = comms_finish(&t->p, t->p.receiver, receive, &got, &e);
 	if (!ret)
-		ret = comms_finish(&t->p, t->p.sender, send, NULL, 10, &e);
+		ret = comms_finish(&t->p, t->p.sender, send, NULL, &e);
 	if (ret)
 		return ret;
 	assert_int_equal(got, bytes);
@@ -138,8 +138,8 @@ static void many_messages_are_under_way_at_once(void **state)
 				&send[i], &e));
 		}
 		for (int i = 0; i < 16; i++) {
-			OK(comms_finish(&t.p, t.p.receiver, receive[i], NULL, 10, &e));
-			OK(comms_finish(&t.p, t.p.sender, send[i], NULL, 10, &e));
+			OK(comms_finish(&t.p, t.p.receiver, receive[i], NULL, &e));
+			OK(comms_finish(&t.p, t.p.sender, send[i], NULL, &e));
 		}
 		OK(region_check(
 			&t.in, &t.pattern, &(struct mem_fragment){ 0, BYTES, 0 }, 1, NULL, &e));

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -116,17 +117,16 @@ static void receive_some(struct child *k, int count, size_t bytes)
 	for (int i = 0; i < count; i++) {
 		struct net_request *r = comms_receive(&k->p, 0, 1 << 20);
 
-		assert_int_equal(comms_finish(&k->p, k->p.receiver, r, &got, 10, &e), 0);
+		assert_int_equal(comms_finish(&k->p, k->p.receiver, r, &got, &e), 0);
 		assert_int_equal(got, bytes);
 	}
 }
 
 #define RECEIVES (int)(COMMS_BYTES >> 20) /* each has a place of its own */
 
-static void expect_all_fail(struct child *k, int code, double within_s)
+static void expect_all_fail(struct child *k, int code)
 {
 	struct net_request *r[RECEIVES];
-	uint64_t start_ns = clock_ns();
 	struct err e = { 0 };
 	int ret = 0;
 
@@ -138,7 +138,7 @@ static void expect_all_fail(struct child *k, int code, double within_s)
 		assert_non_null(r[i]);
 	}
 	for (int i = 0; i < RECEIVES; i++) {
-		ret = comms_finish(&k->p, k->p.receiver, r[i], NULL, within_s, &e);
+		ret = comms_finish(&k->p, k->p.receiver, r[i], NULL, &e);
 		if (ret)
 			break;
 	}
@@ -152,7 +152,6 @@ static void expect_all_fail(struct child *k, int code, double within_s)
 	}
 	assert_int_equal(ret, code);
 	assert_true(e.what[0]);
-	assert_true(clock_ns() - start_ns < (uint64_t)(within_s * NS_PER_S));
 }
 
 static void a_killed_peer_fails_every_request(void **state)
@@ -174,7 +173,7 @@ static void a_killed_peer_fails_every_request(void **state)
 
 			assert_true(n < 100000);
 			if (!k.n->ops->irecv(k.p.receiver, k.p.in, 1 << 20, k.p.in_memory, &r, &e))
-				comms_finish(&k.p, k.p.receiver, r, NULL, 5, &e);
+				comms_finish(&k.p, k.p.receiver, r, NULL, &e);
 		}
 		assert_true(e.code == ECONNRESET || e.code == EPIPE);
 		child_stop(&k);
@@ -189,7 +188,7 @@ static void a_stopped_peer_fails_requests_that_have_a_limit(void **state)
 	child_start(&k, 1 << 20, NS_PER_S / 2);
 	receive_some(&k, 10, 1 << 20);
 	kill(k.pid, SIGSTOP);
-	expect_all_fail(&k, -ETIMEDOUT, 5);
+	expect_all_fail(&k, -ETIMEDOUT);
 	child_stop(&k);
 }
 
@@ -218,7 +217,7 @@ static void one_connection_cut_fails_the_comm(void **state)
 		}
 		assert_int_equal(cut, 8);
 		n->ops->isend(p.sender, p.out, 8 << 20, p.out_memory, &send, &e);
-		assert_int_not_equal(comms_finish(&p, p.receiver, receive, NULL, 5, &e), 0);
+		assert_int_not_equal(comms_finish(&p, p.receiver, receive, NULL, &e), 0);
 		assert_true(e.code == ECONNRESET || e.code == EPIPE || e.code == ETIMEDOUT);
 		assert_int_not_equal(
 			n->ops->irecv(p.receiver, p.in, 10, p.in_memory, &receive, &e), 0);
@@ -242,11 +241,11 @@ static void a_message_that_is_too_long_is_an_error_at_both_ends(void **state)
 		comms_open(&p, n);
 		receive = comms_receive(&p, 0, sizes[i] - 1);
 		send = comms_send(&p, 0, sizes[i]);
-		assert_int_equal(comms_finish(&p, p.receiver, receive, NULL, 5, &e), -EMSGSIZE);
+		assert_int_equal(comms_finish(&p, p.receiver, receive, NULL, &e), -EMSGSIZE);
 		assert_non_null(strstr(e.what, "room for"));
 		/* The sender may have handed it all over; it hears of it with one of the next. */
 		for (int k = 0; k < 1000 && !ret && send; k++) {
-			ret = comms_finish(&p, p.sender, send, NULL, 5, &e);
+			ret = comms_finish(&p, p.sender, send, NULL, &e);
 			if (!ret)
 				ret = n->ops->isend(
 					p.sender, p.out, 2 << 20, p.out_memory, &send, &e);
@@ -328,7 +327,7 @@ static void strangers_are_turned_away_and_harm_nobody(void **state)
 		assert_int_equal(n->ops->connect(n, 0, wrong, &stranger, &e), 0);
 	assert_int_equal(tcp_handle_read(&h, handle, &e), 0);
 	for (int i = 0; i < 20; i++) {
-		fd[i] = sock_connect(&h.addr, NULL, NULL, clock_ns() + NS_PER_S, &e);
+		fd[i] = sock_connect(&h.addr, NULL, NULL, clock_ns() + 30 * NS_PER_S, &e);
 		assert_true(fd[i] >= 0);
 		if (i < 10)
 			assert_int_equal(
@@ -363,7 +362,7 @@ static void strangers_are_turned_away_and_harm_nobody(void **state)
 		for (int i = 0; !ret && i < 1000; i++) {
 			ret = n->ops->isend(stranger, data, sizeof(data), m, &r, &e);
 			if (!ret && r)
-				ret = comms_finish(&p, stranger, r, NULL, 5, &e);
+				ret = comms_finish(&p, stranger, r, NULL, &e);
 			n->ops->wait(n, -1, NS_PER_MS);
 		}
 		assert_int_not_equal(ret, 0);
@@ -403,7 +402,7 @@ static void a_peer_that_breaks_the_protocol_fails_its_comm_alone(void **state)
 		assert_int_equal(tcp_handle_read(&h, handle, &e), 0);
 		memcpy(hello.token, h.token, sizeof(hello.token));
 		for (int k = 0; k < 2; k++) {
-			fd[k] = sock_connect(&h.addr, NULL, NULL, clock_ns() + NS_PER_S, &e);
+			fd[k] = sock_connect(&h.addr, NULL, NULL, clock_ns() + 30 * NS_PER_S, &e);
 			hello.index = k;
 			tcp_hello_write(bytes, &hello);
 			assert_int_equal(send(fd[k], bytes, TCP_HELLO_BYTES, 0), TCP_HELLO_BYTES);
@@ -416,13 +415,43 @@ static void a_peer_that_breaks_the_protocol_fails_its_comm_alone(void **state)
 			n->ops->irecv(p.receiver, room, sizeof(room), p.in_memory, &r, &e), 0);
 		tcp_header_write(bytes, &bad[i]);
 		assert_int_equal(send(fd[1], bytes, TCP_HEADER_BYTES, 0), TCP_HEADER_BYTES);
-		ret = comms_finish(&p, p.receiver, r, NULL, 5, &e);
+		ret = comms_finish(&p, p.receiver, r, NULL, &e);
 		assert_true(ret == -EPROTO || ret == -EMSGSIZE);
 		n->ops->close_comm(p.receiver);
 		n->ops->close_listener(l);
 		close(fd[0]);
 		close(fd[1]);
 	}
+	n->ops->close(n);
+}
+
+/* Some lanes carried nothing and are seen to end at once; the slices of the others wait for the receive. */
+static void a_receive_posted_long_after_an_orderly_close_gets_its_message(void **state)
+{
+	struct net *n = open_net(0);
+	struct net_request *send, *receive;
+	struct err e = { 0 };
+	struct comms p;
+	size_t got;
+
+	(void)state;
+	comms_open(&p, n);
+	memset(p.out, 9, 100000);
+	send = comms_send(&p, 0, 100000);
+	assert_int_equal(comms_finish(&p, p.sender, send, NULL, &e), 0);
+	assert_int_equal(n->ops->dereg(p.sender, p.out_memory, &e), 0);
+	p.out_memory = NULL;
+	n->ops->close_comm(p.sender);
+	p.sender = NULL;
+	usleep(2200000); /* connections that end may be two seconds apart, no more */
+	receive = comms_receive(&p, 0, 1 << 20);
+	assert_int_equal(comms_finish(&p, p.receiver, receive, &got, &e), 0);
+	assert_int_equal(got, 100000);
+	assert_memory_equal(p.in, p.out, 100000);
+	assert_int_equal(n->ops->dereg(p.receiver, p.in_memory, &e), 0);
+	munmap(p.in, p.bytes);
+	munmap(p.out, p.bytes);
+	comms_close(&p);
 	n->ops->close(n);
 }
 
@@ -460,6 +489,7 @@ int main(void)
 		cmocka_unit_test(a_handle_whose_listener_is_gone_is_refused),
 		cmocka_unit_test(strangers_are_turned_away_and_harm_nobody),
 		cmocka_unit_test(a_peer_that_breaks_the_protocol_fails_its_comm_alone),
+		cmocka_unit_test(a_receive_posted_long_after_an_orderly_close_gets_its_message),
 		cmocka_unit_test(abandoned_connects_are_cleaned_up),
 	};
 
