@@ -22,22 +22,30 @@ trouble='WARNING:|BUG|Oops|general protection|Call Trace|page_pool_release_retry
 lab_up() {
 	rmmod labnic 2>/dev/null || true # a person's
 	insmod /lab/labnic.ko "$@"
-	# The other end is a host of its own in all but /tmp: its /sys shows its NIC only.
-	rm -f "$far_pid_file"
-	unshare -n -m sh -ec "mount -t sysfs sys /sys; mount -t tmpfs run /run
-		echo \$\$ >$far_pid_file; exec sleep 100000" &
+	rm -f "$far_pid_file" /tmp/far.up
+	unshare -n -m sh -ec ". /lab/lib.sh; far_begin" &
 	eventually [ -s "$far_pid_file" ]
 	ip link set lab1 netns "$(cat "$far_pid_file")"
-	far ip link set lo up
-	mtu 1500
 	echo 0 >/proc/sys/net/ipv6/conf/lab0/accept_dad
-	far sh -c 'echo 0 >/proc/sys/net/ipv6/conf/lab1/accept_dad'
 	ip address add $near4/24 dev lab0
 	ip address add $near6/64 dev lab0
-	far ip address add $far4/24 dev lab1
-	far ip address add $far6/64 dev lab1
 	ip link set lab0 up
-	far ip link set lab1 up
+	eventually [ -e /tmp/far.up ]
+}
+
+# The other end is a host of its own in all but /tmp: its /sys shows its NIC only.
+far_begin() {
+	mount -t sysfs sys /sys
+	mount -t tmpfs run /run
+	ip link set lo up
+	echo $$ >"$far_pid_file"
+	eventually [ -e /proc/sys/net/ipv6/conf/lab1/accept_dad ]
+	echo 0 >/proc/sys/net/ipv6/conf/lab1/accept_dad
+	ip address add $far4/24 dev lab1
+	ip address add $far6/64 dev lab1
+	ip link set lab1 up
+	: >/tmp/far.up
+	exec sleep 100000
 }
 
 # Runs a command at the other end.
