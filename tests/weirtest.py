@@ -96,14 +96,13 @@ def is_listening(pid, port):
     return False
 
 
-SCHEMAS = {"weir/comparison/1": "comparison-1.json", "weir/run/1": "run-1.json", "weir/event/1": "event-1.json", "weir/rails/1": "rails-1.json", "weir/p2p/1": "p2p-1.json",
-           "weir/p2p-mesh/1": "p2p-mesh-1.json", "weir/p2p-sweep/1": "p2p-sweep-1.json", "weir/p2p-plugin/1": "p2p-plugin-1.json",
-           "weir/counters/1": "counters-1.json", "weir/difference/1": "difference-1.json", "weir/command/1": "command-1.json",
-           "weir/probe/1": "probe-1.json", "weir/probe-event/1": "probe-event-1.json"}
+SCHEMAS = sorted("weir/" + "/".join(path.stem.rsplit("-", 1)) for path in (ROOT / "schema").glob("*.json"))
 
 
 def schema_path(name):
-    return ROOT / "schema" / SCHEMAS[name]
+    """Of "weir/run/1"."""
+    _, kind, version = name.split("/")
+    return ROOT / "schema" / f"{kind}-{version}.json"
 
 
 @functools.lru_cache(None)

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "cmd/counters.h"
 #include "counters/difference.h"
+#include "counters/emit.h"
 
 enum { BY_RATE, BY_NAME };
 
@@ -119,9 +120,13 @@ static void emit_lines(const struct watch *w, struct out *o)
 		out_str(o, "source", NULL, r->counter->source);
 		out_str(o, "object", NULL, r->counter->object);
 		out_str(o, "name", NULL, r->counter->name);
+		out_str(o, "kind", NULL, counter_kind_name[r->counter->kind]);
 		out_str(o, "unit", NULL, r->counter->unit);
 		out_f64(o, "per_s", NULL, difference_rate(r));
-		out_u64(o, "value", NULL, r->after.value);
+		if (r->after.time_ns)
+			emit_value("value", r->counter->kind, r->after.value, o);
+		else
+			out_null(o, "value");
 		out_end(o);
 		print_row(r, 200, o);
 	}

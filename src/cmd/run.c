@@ -228,7 +228,7 @@ static int explain(struct command *c, const struct rules *rules, struct err *e)
 	if (c->o.json)
 		emit_record(c, &o);
 	else if (c->o.quiet)
-		findings_print(&c->findings, &o);
+		findings_print(&c->findings, NULL, &o);
 	else
 		difference_print(&c->difference, &c->findings, (uint32_t)c->o.most, c->o.all, &o);
 	ret = out_finish(&o, e);

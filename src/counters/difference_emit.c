@@ -164,7 +164,7 @@ void difference_print(const struct difference *d, const struct findings *finding
 	uint32_t moved = d->count - d->states[ROW_SAME];
 
 	if (findings)
-		findings_print(findings, o);
+		findings_print(findings, NULL, o);
 	for (uint32_t i = 0; i < d->object_count; i++)
 		print_object(d, &d->object[i], most, all, o);
 	out_text(o, "%u of %u counters moved in %.3g s", moved, d->count, d->seconds);

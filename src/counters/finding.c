@@ -10,6 +10,7 @@
 #include "counters/rule.h"
 
 #define FINDINGS_MAX 4096
+#define OTHERS_NAMED 3
 
 int findings_add(struct findings *f, const struct finding *finding, struct err *e)
 {
@@ -234,7 +235,41 @@ void findings_emit_array(const struct findings *f, const char *key, struct out *
 	out_end(o);
 }
 
-void findings_print(const struct findings *f, struct out *o)
+static bool has_rule(const struct findings *f, uint32_t count, const char *rule)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!strcmp(f->finding[i].rule, rule))
+			return true;
+	return false;
+}
+
+bool findings_repeat(const struct findings *f, uint32_t at, const struct findings *said)
+{
+	const char *rule = f->finding[at].rule;
+
+	return has_rule(f, at, rule) || (said && has_rule(said, said->count, rule));
+}
+
+/* The same rule on other objects: their names on one line. */
+static void print_others(const struct findings *f, uint32_t first, struct out *o)
+{
+	uint32_t others = 0;
+
+	for (uint32_t i = first + 1; i < f->count; i++) {
+		if (strcmp(f->finding[i].rule, f->finding[first].rule))
+			continue;
+		if (others < OTHERS_NAMED)
+			out_text(o, "%s%s", others ? ", " : "    The same on ",
+				f->finding[i].object);
+		others++;
+	}
+	if (others > OTHERS_NAMED)
+		out_text(o, " and %u more", others - OTHERS_NAMED);
+	if (others)
+		out_text(o, ".\n");
+}
+
+void findings_print(const struct findings *f, const struct findings *said, struct out *o)
 {
 	static const enum out_style style[SEVERITIES] = { OUT_DIM, OUT_WARN, OUT_BAD };
 
@@ -245,6 +280,8 @@ void findings_print(const struct findings *f, struct out *o)
 	for (uint32_t i = 0; i < f->count; i++) {
 		const struct finding *one = &f->finding[i];
 
+		if (findings_repeat(f, i, said))
+			continue;
 		out_style(o, style[one->severity]);
 		out_text(o, "%s: ", severity_name[one->severity]);
 		out_style(o, OUT_PLAIN);
@@ -253,5 +290,6 @@ void findings_print(const struct findings *f, struct out *o)
 			out_text(o, "    %s\n", one->means);
 		if (one->advice[0])
 			out_text(o, "    %s\n", one->advice);
+		print_others(f, i, o);
 	}
 }

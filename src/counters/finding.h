@@ -58,7 +58,10 @@ void findings_free(struct findings *f);
 
 /* "findings" as an array of JSON, or as text for a person. */
 void findings_emit_array(const struct findings *f, const char *key, struct out *o);
-void findings_print(const struct findings *f, struct out *o);
+/* said: of the same host, and shown before: what is in them is left out. NULL: none. */
+void findings_print(const struct findings *f, const struct findings *said, struct out *o);
+/* Whether one before it, or one of said, is of the same rule: for a person that is one finding on several objects. */
+bool findings_repeat(const struct findings *f, uint32_t at, const struct findings *said);
 
 int rules_load(struct rules **rules, const char *path, struct err *e);
 int rules_parse(

@@ -112,6 +112,7 @@ static void lane_open_window(struct lane *l, uint64_t now_ns)
 		if (!lane_sample(l, now_ns, false))
 			break;
 	l->window_open = true;
+	stall_begin(&l->stall, &l->worker->loop);
 	if (l->service)
 		hist_init(l->service);
 	for (struct flow *f = l->flows; f; f = f->next) {
@@ -127,6 +128,7 @@ static void lane_over(struct lane *l)
 	struct rusage usage;
 
 	l->finished = true;
+	stall_end(&l->stall, &l->worker->loop, l->run->end_ns ? l->run->end_ns : clock_ns());
 	loop_timer_cancel(&l->worker->loop, &l->tick);
 	run_usage(l->run, &usage);
 	/* Before it counts as over: who sees the last lane over finds the usage there. */
@@ -246,6 +248,7 @@ static void lane_close(struct worker *w, void *argument)
 	l->worker->loop.busy = false;
 	loop_timer_cancel(&l->worker->loop, &l->tick);
 	loop_timer_cancel(&l->worker->loop, &l->coalesce);
+	stall_end(&l->stall, &l->worker->loop, 0);
 	for (struct flow *f = l->flows; f; f = f->next)
 		flow_end(f, 0);
 }

@@ -66,6 +66,8 @@ static const struct field end_fields[] = {
 	END(U64, user_ns),
 	END(U64, system_ns),
 	END(F64, busiest_thread),
+	END(U64, stopped_ns),
+	END(U64, starved_ns),
 	COUNTS(end_result, rx_bytes),
 	COUNTS(end_result, tx_bytes),
 	COUNTS(end_result, rx_calls),

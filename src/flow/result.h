@@ -114,6 +114,9 @@ struct end_result {
 	struct device_result device;
 	uint64_t user_ns, system_ns; /* CPU time of the worker threads in the window */
 	double busiest_thread;	     /* share of one CPU, 0 to 1 */
+	uint64_t
+		stopped_ns; /* of the window, the thread that had most of it: it neither ran nor waited for a CPU */
+	uint64_t starved_ns; /* the same: it waited for a CPU */
 	bool has_latency;
 	struct hist
 		*latency; /* from the intended start or, without a schedule, the send; or NULL */

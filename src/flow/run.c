@@ -451,6 +451,10 @@ static void collect_lane(const struct lane *l, struct end_result *out)
 	out->system_ns += system_ns;
 	if (busy > out->busiest_thread)
 		out->busiest_thread = busy;
+	if (l->stall.stopped_ns > out->stopped_ns)
+		out->stopped_ns = l->stall.stopped_ns;
+	if (l->stall.starved_ns > out->starved_ns)
+		out->starved_ns = l->stall.starved_ns;
 	device_collect_lane(&l->device, &out->device);
 	if (l->latency)
 		hist_merge(out->latency, l->latency);

@@ -27,6 +27,7 @@
 #include "flow/device.h"
 #include "flow/options.h"
 #include "flow/result.h"
+#include "flow/stall.h"
 #include "flow/wire.h"
 #include "flow/worker.h"
 #include "mem/pattern.h"
@@ -122,6 +123,7 @@ struct lane {
 	bool started, window_open, finished, stopped;
 	uint64_t window_ns; /* absolute: when the window opened */
 	struct loop_timer tick;
+	struct stall stall;
 	struct loop_timer coalesce; /* stream */
 	uint64_t ticks, coalesced_ns;
 	struct lane_sample *samples;

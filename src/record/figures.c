@@ -299,3 +299,19 @@ void figures_make(const struct record *rec, struct figures *f)
 	if (f->client && f->client->has_latency && f->client->latency)
 		f->latency = f->client;
 }
+
+/* "192.0.2.1:43210", "[::1]:43210": the address without its port. */
+static size_t host_length(const char *address)
+{
+	const char *colon = strrchr(address, ':');
+
+	return colon ? (size_t)(colon - address) : strlen(address);
+}
+
+bool figures_is_loopback(const struct record *rec)
+{
+	const char *a = rec->local_address, *b = rec->peer_address;
+	size_t length = host_length(a);
+
+	return length && length == host_length(b) && !strncmp(a, b, length);
+}

@@ -64,7 +64,9 @@ char *figures_rate_text(char buf[UNITS_TEXT], enum metric metric, double per_s);
 /* The percentiles asked for, or the usual ones. */
 const double *figures_percentiles(const struct flow_options *o, int *count);
 
-/* "client", "server" */
+/* Whether both ends are on one host: no wire was measured, and its counters are those of both. */
+bool figures_is_loopback(const struct record *rec);
+
 /* Of an end with device memory, over its flows. */
 struct figures_device {
 	uint64_t dmabuf_bytes, host_bytes; /* received by the NIC into it; that missed it */
@@ -79,6 +81,7 @@ const char *figures_rx_path(const struct end_result *end, const struct flow_resu
 const char *figures_missed(const struct flow_result *flow);
 const char *figures_tx_path(const struct end_result *end, const struct flow_result *flow);
 
+/* "client", "server" */
 const char *figures_role(const struct figures *f, const struct end_result *end);
 
 #endif

@@ -80,6 +80,8 @@ static void emit_cpu(const struct end_result *end, struct out *o)
 	out_f64(o, "system_ns_per_transaction", NULL,
 		transactions > 0 ? system / transactions : NAN);
 	out_f64(o, "busiest_thread_share", NULL, end->busiest_thread);
+	out_u64(o, "stopped_ns", NULL, end->stopped_ns);
+	out_u64(o, "starved_ns", NULL, end->starved_ns);
 	out_end(o);
 }
 

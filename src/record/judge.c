@@ -18,6 +18,8 @@
 #define MAPPED_EXPECTED	   0.5 /* of the bytes, with --rx-zerocopy */
 #define RETRANSMITS_SAID   0.001
 #define RATE_REACHED	   0.99
+#define STOPPED_SAID	   0.1
+#define STARVED_SAID	   0.2
 
 __attribute__((format(printf, 4, 5))) static void finding(struct record *rec, const char *name,
 	enum record_severity severity, const char *format, ...)
@@ -205,6 +207,50 @@ static void judge_cpu(struct record *rec, const struct figures *f)
 				figures_role(f, ends[i]), fmin(ends[i]->busiest_thread, 1) * 100);
 }
 
+/* What a run inside one host tells, and what it does not. */
+static void judge_loopback(struct record *rec, const struct figures *f)
+{
+	const char *control = rec->local->facts ? host_facts_get(rec->local->facts,
+							  "net_ipv4_tcp_congestion_control")
+						: NULL;
+	bool bbr = control && !strcmp(control, "bbr");
+
+	(void)f;
+	if (figures_is_loopback(rec))
+		finding(rec, "loopback", FINDING_NOTE,
+			"both ends are on one host: no NIC and no wire was measured, the ends take CPU time "
+			"from each other%s%s",
+			rec->local->counters ? ", and what the host counts is counted for both"
+					     : "",
+			bbr ? "; bbr paces here as well, so waits for the congestion window are its own"
+			    : "");
+}
+
+/* An end that did not run explains all else that is odd about a run. */
+static void judge_stalls(struct record *rec, const struct figures *f)
+{
+	const struct end_result *const ends[] = { f->client, f->server };
+
+	for (int i = 0; i < 2; i++) {
+		double stopped, starved;
+
+		if (!ends[i] || !ends[i]->window_ns)
+			continue;
+		stopped = (double)ends[i]->stopped_ns / (double)ends[i]->window_ns;
+		starved = (double)ends[i]->starved_ns / (double)ends[i]->window_ns;
+		if (stopped > STOPPED_SAID)
+			finding(rec, "stopped", FINDING_WARNING,
+				"the %s's process was stopped for %.0f %% of the time: it neither ran nor "
+				"waited for a CPU (a signal, a debugger, a frozen container)",
+				figures_role(f, ends[i]), fmin(stopped, 1) * 100);
+		if (starved > STARVED_SAID)
+			finding(rec, "starved", FINDING_NOTE,
+				"a thread of the %s waited for a CPU for %.0f %% of the time: something "
+				"else runs there",
+				figures_role(f, ends[i]), fmin(starved, 1) * 100);
+	}
+}
+
 static void judge_limits(struct record *rec, const struct figures *f)
 {
 	for (int i = 0; i < f->part_count && rec->workload == WORKLOAD_STREAM; i++) {
@@ -387,6 +433,8 @@ void record_judge(struct record *rec)
 		judge_mapped,
 		judge_devmem,
 		judge_payload,
+		judge_stalls,
+		judge_loopback,
 		judge_cpu,
 		judge_limits,
 		judge_samples,

@@ -296,6 +296,17 @@ static int read_last(const char *path, json_t **top, struct err *e)
 	return ret;
 }
 
+int record_document(const char *path, void **document, struct err *e)
+{
+	json_t *top;
+	int ret;
+
+	ret = read_last(path, &top, e);
+	if (!ret)
+		*document = top;
+	return ret;
+}
+
 int record_schema(const char *path, char schema[RECORD_SCHEMA_TEXT], struct err *e)
 {
 	json_t *top;

@@ -40,6 +40,9 @@ void record_stored_free(struct record_stored *s); /* one of all zeros is left al
 #define RECORD_SCHEMA_TEXT 64
 int record_schema(const char *path, char schema[RECORD_SCHEMA_TEXT], struct err *e);
 
+/* The last document of a file, of any schema: a json_t that the caller releases. Events do not count. */
+int record_document(const char *path, void **document, struct err *e);
+
 /* A record of weir run: the command's words, and how it ended ("exit status 3"). Errors as above. */
 #define COMMAND_SCHEMA "weir/command/1"
 int record_command(const char *path, char *words, size_t words_size, char *ended, size_t ended_size,

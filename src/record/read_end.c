@@ -261,6 +261,10 @@ void read_end(struct json_in *in, const json_t *from, const char *name, struct e
 	end->system_ns = u64(in, cpu, "system_ns");
 	busiest = json_in_f64(in, cpu, "busiest_thread_share");
 	end->busiest_thread = isfinite(busiest) ? busiest : 0;
+	if (json_in_has(cpu, "stopped_ns"))
+		end->stopped_ns = u64(in, cpu, "stopped_ns");
+	if (json_in_has(cpu, "starved_ns"))
+		end->starved_ns = u64(in, cpu, "starved_ns");
 	read_lists(in, from, name, end);
 	read_facts(in, from, end);
 	read_text(end->error, sizeof(end->error), json_in_str(in, from, "error"));

@@ -32,6 +32,13 @@ int record_schema(const char *path, char schema[RECORD_SCHEMA_TEXT], struct err 
 	return without_parser(e);
 }
 
+int record_document(const char *path, void **document, struct err *e)
+{
+	(void)path;
+	(void)document;
+	return without_parser(e);
+}
+
 int record_command(const char *path, char *words, size_t words_size, char *ended, size_t ended_size,
 	struct err *e)
 {

@@ -204,6 +204,11 @@ void table_emit_counters(const struct record *rec, struct out *o)
 			continue;
 		out_text(o, "\n%s's counters: %u of %u moved\n", client == !i ? "client" : "server",
 			c->difference.count, c->difference.count + c->difference.states[ROW_SAME]);
-		findings_print(&c->findings, o);
+		/* What a host counts for both ends is said once. */
+		findings_print(&c->findings,
+			i && ends[0]->counters && figures_is_loopback(rec)
+				? &ends[0]->counters->findings
+				: NULL,
+			o);
 	}
 }

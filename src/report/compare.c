@@ -156,6 +156,21 @@ static int add_figure(struct compare *c, const struct figure *f, double before, 
 	return compare_add(c, &change, e);
 }
 
+static double share_of(uint64_t ns, const struct end_result *end)
+{
+	return end->window_ns ? fmin((double)ns / (double)end->window_ns, 1) : NAN;
+}
+
+/* A thread that waited for a CPU did less for no fault of the network: a change that is no larger than the share
+ * of time that it waited is not told. */
+static double crowded(const struct end_result *a, const struct end_result *b, double value)
+{
+	double before = a ? share_of(a->starved_ns, a) : 0,
+	       after = b ? share_of(b->starved_ns, b) : 0;
+
+	return fmax(before, after) * fabs(value) / COMPARE_NOISE;
+}
+
 static double ns_per_unit(const struct end_result *end, bool stream)
 {
 	double amount = stream ? (double)end->counts.rx_bytes + (double)end->counts.tx_bytes
@@ -179,12 +194,25 @@ static int add_ends(struct compare *c, const struct figures *a, const struct fig
 		ret = add_figure(c,
 			&(struct figure){ stream ? "cpu per byte" : "cpu per transaction", whose,
 				COMPARE_NS, SENSE_LESS_IS_BETTER, 0.05, 0 },
-			ns_per_unit(before[i], stream), ns_per_unit(after[i], stream), 0, 0, e);
+			ns_per_unit(before[i], stream), ns_per_unit(after[i], stream),
+			crowded(before[i], after[i], ns_per_unit(before[i], stream)), 0, e);
 		if (!ret)
 			ret = add_figure(c,
 				&(struct figure){ "busiest thread", whose, COMPARE_SHARE,
 					SENSE_NONE, 0, 0.05 },
 				before[i]->busiest_thread, after[i]->busiest_thread, 0, 0, e);
+		if (!ret)
+			ret = add_figure(c,
+				&(struct figure){ "stopped", whose, COMPARE_SHARE,
+					SENSE_LESS_IS_BETTER, 0, 0.02 },
+				share_of(before[i]->stopped_ns, before[i]),
+				share_of(after[i]->stopped_ns, after[i]), 0, 0, e);
+		if (!ret)
+			ret = add_figure(c,
+				&(struct figure){ "waited for a CPU", whose, COMPARE_SHARE,
+					SENSE_NONE, 0, 0.07 },
+				share_of(before[i]->starved_ns, before[i]),
+				share_of(after[i]->starved_ns, after[i]), 0, 0, e);
 	}
 	return ret;
 }
@@ -259,7 +287,8 @@ static int add_tcp(struct compare *c, const struct figures_part *a, const struct
 		snprintf(name, sizeof(name), "waited for: %s", tcp_limit_name((enum tcp_limit)i));
 		ret = add_figure(c,
 			&(struct figure){ name, whose, COMPARE_SHARE, SENSE_NONE, 0, 0.07 },
-			a->tcp.limits.share[i], b->tcp.limits.share[i], 0, 0, e);
+			a->tcp.limits.share[i], b->tcp.limits.share[i],
+			crowded(a->sender, b->sender, 1), crowded(a->receiver, b->receiver, 1), e);
 	}
 	return ret;
 }
@@ -298,6 +327,9 @@ static int add_part(struct compare *c, const struct figures_part *a, const struc
 			hypot(noise_of(a->end, interval_transactions),
 				noise_of(b->end, interval_transactions)));
 	}
+	change.noise = fmax(change.noise, crowded(a->sender, b->sender, change.before));
+	change.noise = fmax(change.noise, crowded(a->receiver, b->receiver, change.before));
+	change.score = change.noise > 0 ? fabs(change.after - change.before) / change.noise : 0;
 	if (isfinite(change.before) && isfinite(change.after)) {
 		keep_headline(c, &change);
 		ret = compare_add(c, &change, e);
@@ -403,6 +435,12 @@ static enum compare_verdict judge(const struct compare *c)
 
 static int check(const struct report *a, const struct report *b, struct err *e)
 {
+	if (a->document || b->document) {
+		err_set(e, EINVAL,
+			"a record of rails, GPUs or probes has no figures that weir diff compares");
+		return err_hint(
+			e, "weir report shows it; runs, commands and snapshots are compared");
+	}
 	if (a->has_run != b->has_run)
 		return err_set(e, EINVAL,
 			"one is a run and the other is not: there is nothing to compare");

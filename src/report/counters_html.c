@@ -111,20 +111,13 @@ static void put_others(struct html *h, const struct findings *f, uint32_t first,
 	html_fold_end(h);
 }
 
-static bool was_shown(const struct findings *f, uint32_t at)
-{
-	for (uint32_t i = 0; i < at; i++)
-		if (!strcmp(f->finding[i].rule, f->finding[at].rule))
-			return true;
-	return false;
-}
-
-void counters_html_findings(struct html *h, const struct findings *f, const char *whose)
+void counters_html_findings(
+	struct html *h, const struct findings *f, const struct findings *said, const char *whose)
 {
 	for (uint32_t i = 0; i < f->count; i++) {
 		const struct finding *one = &f->finding[i];
 
-		if (was_shown(f, i))
+		if (findings_repeat(f, i, said))
 			continue;
 		html_put(h, "<li class=\"%s\">", classes[one->severity]);
 		html_mark(h, marks[one->severity], words[one->severity]);

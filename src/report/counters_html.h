@@ -6,8 +6,9 @@
 #include "counters/finding.h"
 #include "report/html.h"
 
-/* Items of a list; whose: "client: " or "". */
-void counters_html_findings(struct html *h, const struct findings *f, const char *whose);
+/* Items of a list; said as in findings_print(), whose: "client: " or "". */
+void counters_html_findings(
+	struct html *h, const struct findings *f, const struct findings *said, const char *whose);
 
 /* Per-NIC totals, the largest differences, the heat map, groups, every counter. id names the section,
  * heading says whose counters they are. */

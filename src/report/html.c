@@ -142,7 +142,8 @@ void html_end(struct html *h)
 
 void html_section(struct html *h, const char *id, const char *heading)
 {
-	html_put(h, "<section id=\"%s\">\n<h2>%s</h2>\n", id, heading);
+	html_put(
+		h, "<section id=\"%s%s\">\n<h2>%s</h2>\n", h->prefix ? h->prefix : "", id, heading);
 }
 
 void html_section_end(struct html *h)

@@ -18,7 +18,8 @@
 #include <stdio.h>
 
 struct html {
-	FILE *file; /* borrowed */
+	FILE *file;	    /* borrowed */
+	const char *prefix; /* of the ids of sections inside others; or NULL. Borrowed */
 };
 
 /* As printf, for %s %d %i %u %x %c %f %g %e with flags, width, precision and l, ll, z; no '*' but in

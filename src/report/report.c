@@ -6,6 +6,7 @@
 #include "counters/result.h"
 #include "report/counters_html.h"
 #include "report/csv.h"
+#include "report/document.h"
 #include "report/run_html.h"
 
 static void use_own_counters(struct report *r)
@@ -71,7 +72,7 @@ static int load_one(struct report *r, const char *path, struct err *e)
 		err_set(e, EINVAL, "%s is one snapshot: what moved takes two", path);
 		return err_hint(e, "weir report BEFORE AFTER");
 	}
-	return load_run(r, path, e);
+	return document_is(schema) ? document_load(&r->document, path, e) : load_run(r, path, e);
 }
 
 int report_load(
@@ -93,6 +94,7 @@ void report_free(struct report *r)
 	snapshot_free(&r->before);
 	snapshot_free(&r->after);
 	record_stored_free(&r->run);
+	document_free(r->document);
 	*r = (struct report){ 0 };
 }
 
@@ -125,6 +127,7 @@ static void put_findings(struct html *h, const struct report *r)
 {
 	uint32_t count = r->has_run ? (uint32_t)r->run.rec.finding_count : 0, skipped = 0,
 		 rules = 0;
+	const struct findings *said = NULL;
 	char whose[REPORT_WHOSE];
 
 	html_section(h, "findings", "Findings");
@@ -136,7 +139,9 @@ static void put_findings(struct html *h, const struct report *r)
 			continue;
 		report_whose(r, end, whose);
 		strncat(whose, ": ", sizeof(whose) - strlen(whose) - 1);
-		counters_html_findings(h, r->counters[end].findings, r->has_run ? whose : "");
+		counters_html_findings(h, r->counters[end].findings, said, r->has_run ? whose : "");
+		if (r->has_run && figures_is_loopback(&r->run.rec))
+			said = r->counters[end].findings;
 		count += r->counters[end].findings->count;
 		rules += r->counters[end].findings->rules;
 		skipped += r->counters[end].findings->skipped;
@@ -278,6 +283,8 @@ static int write_out(const struct report *r, enum out_mode mode, FILE *file, str
 
 int report_write(const struct report *r, enum report_form form, FILE *file, struct err *e)
 {
+	if (r->document)
+		return document_write(r->document, form, file, e);
 	if (form == REPORT_TEXT || form == REPORT_JSON)
 		return write_out(r, form == REPORT_JSON ? OUT_JSON : OUT_TEXT, file, e);
 	if (form == REPORT_HTML)

@@ -19,6 +19,8 @@
 
 enum report_form { REPORT_TEXT, REPORT_JSON, REPORT_CSV, REPORT_HTML };
 
+struct document; /* document.h */
+
 struct report {
 	bool has_run;
 	struct record_stored run;
@@ -26,6 +28,7 @@ struct report {
 		const struct difference *difference; /* NULL: none */
 		const struct findings *findings;
 	} counters[2];
+	struct document *document;    /* of a record that is not of one run; or NULL */
 	char command[256], ended[64]; /* of weir run: what ran, how it ended; or empty */
 	/* what a pair or weir run owns */
 	struct snapshot before, after;
@@ -33,7 +36,7 @@ struct report {
 	struct findings findings;
 };
 
-/* Read a record of a run or a command ("-" is standard input), a difference, or with second a pair of snapshots; names as
+/* Read a record of a run or a command, of rails, GPUs or probes ("-" is standard input), a difference, or with second a pair of snapshots; names as
  * in snapshot_load(). Errors as record_read() and snapshot_load(). On failure there is nothing to
  * free. */
 int report_load(

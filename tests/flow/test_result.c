@@ -44,6 +44,8 @@ static void fill(struct end_result *r)
 	r->user_ns = next();
 	r->system_ns = next();
 	r->busiest_thread = 1.0 / 3;
+	r->stopped_ns = next();
+	r->starved_ns = next();
 	r->device = (struct device_result){ .nic = "eth1",
 		.queues = "8-11",
 		.rx_reason = "no such luck",
@@ -138,6 +140,8 @@ static void assert_same(const struct end_result *a, const struct end_result *b)
 	assert_int_equal(a->user_ns, b->user_ns);
 	assert_int_equal(a->system_ns, b->system_ns);
 	assert_true(a->busiest_thread == b->busiest_thread);
+	assert_int_equal(a->stopped_ns, b->stopped_ns);
+	assert_int_equal(a->starved_ns, b->starved_ns);
 	assert_memory_equal(&a->device, &b->device, sizeof(a->device));
 	assert_memory_equal(&a->counts, &b->counts, sizeof(a->counts));
 	assert_int_equal(a->has_latency, b->has_latency);

@@ -64,6 +64,8 @@ static void fill_end(const struct fixture *x, struct end_result *end)
 	end->user_ns = seconds * NS_PER_S / 50;
 	end->system_ns = seconds * NS_PER_S / 2;
 	end->busiest_thread = 0.5;
+	end->stopped_ns = seconds * NS_PER_S / 100;
+	end->starved_ns = seconds * NS_PER_S / 50;
 	end->begin_ns = 100 * NS_PER_S;
 	end->end_ns = end->begin_ns + end->window_ns;
 	for (uint32_t i = 0; i < end->flow_count; i++)

@@ -259,6 +259,36 @@ static void test_a_busy_thread_is_named(void **state)
 	assert_int_equal(x.rec.verdict, VERDICT_GOOD);
 }
 
+static void test_an_end_that_did_not_run_is_named(void **state)
+{
+	(void)state;
+	fixture_init(&x, WORKLOAD_STREAM, 4, 10, NULL);
+	record_judge(&x.rec);
+	assert_not_found("stopped");
+	assert_not_found("starved");
+	x.server.stopped_ns = 3 * NS_PER_S;
+	x.client.starved_ns = 4 * NS_PER_S;
+	record_judge(&x.rec);
+	assert_found("stopped", FINDING_WARNING,
+		"the server's process was stopped for 30 % of the time");
+	assert_found("starved", FINDING_NOTE,
+		"a thread of the client waited for a CPU for 40 % of the time");
+	assert_int_equal(x.rec.verdict, VERDICT_GOOD);
+}
+
+static void test_a_run_inside_one_host_says_so(void **state)
+{
+	(void)state;
+	fixture_init(&x, WORKLOAD_STREAM, 1, 10, NULL);
+	record_judge(&x.rec);
+	assert_not_found("loopback");
+	snprintf(x.rec.local_address, sizeof(x.rec.local_address), "[::1]:43210");
+	snprintf(x.rec.peer_address, sizeof(x.rec.peer_address), "[::1]:12866");
+	record_judge(&x.rec);
+	assert_found("loopback", FINDING_NOTE,
+		"both ends are on one host: no NIC and no wire was measured");
+}
+
 static void test_uneven_flows_are_a_warning(void **state)
 {
 	(void)state;
@@ -422,6 +452,8 @@ int main(void)
 		cmocka_unit_test(test_retransmits_are_a_warning_above_a_thousandth),
 		cmocka_unit_test(test_percentiles_asked_for_need_samples),
 		cmocka_unit_test(test_a_missed_rate_is_not_valid),
+		cmocka_unit_test(test_an_end_that_did_not_run_is_named),
+		cmocka_unit_test(test_a_run_inside_one_host_says_so),
 		cmocka_unit_test(test_failure_outweighs_doubt),
 		cmocka_unit_test(test_the_receiver_is_found_from_both_ends),
 		cmocka_unit_test(test_absurd_figures_of_a_peer_do_no_harm),

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Without a JSON parser there are no documents; record_schema() has said so before. */
+#include "report/document.h"
+
+bool document_is(const char *schema)
+{
+	(void)schema;
+	return false;
+}
+
+int document_load(struct document **d, const char *path, struct err *e)
+{
+	(void)d;
+	return err_set(e, ENOTSUP, "%s: this weir was built without jansson", path);
+}
+
+void document_free(struct document *d)
+{
+	(void)d;
+}
+
+int document_write(const struct document *d, enum report_form form, FILE *file, struct err *e)
+{
+	(void)d;
+	(void)form;
+	(void)file;
+	return err_set(e, ENOTSUP, "this weir was built without jansson");
+}
