@@ -80,6 +80,7 @@ static Weir__V1__TargetState place_target(
 {
 	struct probe_want want = { .payload_bytes = from->payload_bytes,
 		.verify = from->verify,
+		.copy = from->copy,
 		.timeout_ns = from->timeout_ns ? from->timeout_ns : PROBE_TIMEOUT_NS };
 	struct agent_target *t;
 	char rail[sizeof(t->rail)];
@@ -230,6 +231,7 @@ static bool fill_pair(struct pair_message *m, struct agent_target *t, uint64_t *
 	p->sent = t->sent;
 	p->lost = t->lost;
 	p->corrupt = t->corrupt;
+	p->late_ns = t->late_ns;
 	p->rtt = &m->rtt;
 	for (size_t i = 0; i < t->samples; i++) {
 		scratch[i] = t->sample[i].rtt_ns;
@@ -329,6 +331,7 @@ void report_window(struct agent *a)
 
 		t->sent = t->lost = t->corrupt = t->answered = 0;
 		t->samples = 0;
+		t->late_ns = 0;
 	}
 	a->window_wall_ns = clock_wall_ns();
 }

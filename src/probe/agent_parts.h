@@ -33,6 +33,7 @@ struct agent_target {
 	size_t place; /* in the request of the change under way */
 
 	uint64_t sent, lost, corrupt, answered; /* in this window */
+	uint64_t late_ns;			/* the latest of it */
 	struct sample *sample;
 	size_t samples, room;
 };

@@ -67,6 +67,11 @@ static uint64_t histogram_median(const Weir__V1__Histogram *h)
 	return 0;
 }
 
+static uint32_t histogram_samples(const Weir__V1__Histogram *h)
+{
+	return !h ? 0 : h->count > UINT32_MAX ? UINT32_MAX : (uint32_t)h->count;
+}
+
 static void histogram_add(struct hist *to, const Weir__V1__Histogram *h)
 {
 	if (!h || !h->count)
@@ -124,8 +129,12 @@ static void received(void *context, const ProtobufCMessage *message)
 		bool stamped = w->network && w->network->count;
 		struct verdict_window window = { .sent = (uint32_t)w->sent,
 			.lost = (uint32_t)(w->lost + w->corrupt),
+			.samples = histogram_samples(stamped ? w->network : w->rtt),
+			.stamped = stamped,
 			.median_ns = histogram_median(stamped ? w->network : w->rtt),
-			.prober_ns = stamped ? histogram_median(w->prober_delay) : 0 };
+			.prober_ns = stamped ? histogram_median(w->prober_delay) : 0,
+			.responder_ns = stamped ? histogram_median(w->responder_delay) : 0,
+			.late_ns = w->late_ns };
 
 		if (!find_pair(c, r, w, &at))
 			continue;

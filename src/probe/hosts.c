@@ -2,6 +2,7 @@
 #include "probe/hosts.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "net/sock.h"
 
 #define NAME_BYTES 256
+#define SERVICE	   "weir-agent.weir" /* headless, in packaging/kubernetes */
 
 void hosts_free(struct hosts *h)
 {
@@ -123,6 +125,23 @@ int hosts_add_list(struct hosts *h, const char *list, struct err *e)
 	}
 }
 
+/* mpirun's files say how many ranks a host takes: "node1 slots=8", "node1:8", "node1 8". */
+static void cut_slots(char *line)
+{
+	char *space, *colon;
+
+	line[strcspn(line, "#\r\n")] = '\0';
+	line += strspn(line, " \t");
+	space = line + strcspn(line, " \t");
+	if (isdigit((unsigned char)space[strspn(space, " \t")]) || strchr(space, '='))
+		*space = '\0';
+	colon = strchr(line, ':');
+	/* An address of IPv6 has more than one, "dns:NAME" has letters behind it. */
+	if (colon && colon == strrchr(line, ':') && colon[1] &&
+		strspn(colon + 1, "0123456789") == strcspn(colon + 1, " \t"))
+		*colon = '\0';
+}
+
 static int add_file(struct hosts *h, const char *path, struct err *e)
 {
 	FILE *f = fopen(path, "re");
@@ -133,7 +152,7 @@ static int add_file(struct hosts *h, const char *path, struct err *e)
 	if (!f)
 		return err_set(e, errno, "cannot read the hosts in %s: %m", path);
 	while (!ret && getline(&line, &room, f) > 0) {
-		line[strcspn(line, "#\r\n")] = '\0';
+		cut_slots(line);
 		ret = hosts_add_list(h, line, e);
 	}
 	free(line);
@@ -141,10 +160,122 @@ static int add_file(struct hosts *h, const char *path, struct err *e)
 	return ret;
 }
 
+/* What the environment says, the first that is set. Where it comes from is beside it. */
+static const struct source {
+	const char *variable;
+	bool is_file;
+} sources[] = {
+	{ "WEIR_HOSTS", false }, { "SLURM_JOB_NODELIST", false },
+	{ "SLURM_NODELIST", false }, /* Slurm before 2.2, and some sites' wrappers */
+	{ "PBS_NODEFILE", true }, { "LSB_DJOB_HOSTFILE", true }, /* LSF */
+	{ "OMPI_MCA_orte_default_hostfile", true }, /* Open MPI 4, Kubernetes' MPI operator */
+	{ "PRTE_MCA_prte_default_hostfile", true }, /* Open MPI 5 */
+	{ "HYDRA_HOST_FILE", true },		    /* MPICH */
+	{ "I_MPI_HYDRA_HOST_FILE", true },	    /* Intel MPI */
+	{ "VC_WORKER_HOSTS", false }, /* Kubernetes with Volcano; its master is added */
+};
+
+static unsigned long number_of(const char *variable)
+{
+	const char *text = getenv(variable);
+
+	return text && isdigit((unsigned char)*text) ? strtoul(text, NULL, 10) : 0;
+}
+
+/* Nodes of a job of torchrun, or of Kubernetes' training operator (PET_NNODES may be "2:4"). */
+static unsigned long torch_nodes(void)
+{
+	unsigned long nodes = number_of("GROUP_WORLD_SIZE"), world = number_of("WORLD_SIZE");
+	unsigned long local = number_of("LOCAL_WORLD_SIZE");
+
+	if (!nodes)
+		nodes = number_of("PET_NNODES");
+	if (!nodes && world)
+		nodes = local ? world / local : world;
+	return nodes;
+}
+
+/* torchrun says where rank 0 is and how many nodes there are. Where names are numbered from 0 the others follow
+ * from that: "trainer-0.trainer" of a StatefulSet, "job-master-0" with "job-worker-0" of the training operator. */
+static int add_torch(struct hosts *h, const char *master, struct err *e)
+{
+	unsigned long nodes = torch_nodes();
+	const char *domain = master + strcspn(master, ".");
+	size_t stem = (size_t)(domain - master);
+	char name[NAME_BYTES];
+	bool pods;
+	int ret = add(h, master, e);
+
+	if (ret || nodes < 2)
+		return ret;
+	if (nodes > HOSTS_MAX || stem < 3 || stem > NAME_BYTES / 2 ||
+		strncmp(master + stem - 2, "-0", 2) != 0 || strlen(domain) > NAME_BYTES / 4) {
+		err_set(e, EINVAL,
+			"torchrun says that %lu nodes take part, but only the name of the first: "
+			"MASTER_ADDR=%.100s",
+			nodes, master);
+		return err_hint(e, "name all of them with --hosts or --hosts-file");
+	}
+	stem--;
+	pods = stem > 8 && !strncmp(master + stem - 8, "-master-", 8);
+	for (unsigned long i = pods ? 0 : 1; !ret && i < nodes - pods; i++) {
+		if (pods)
+			snprintf(name, sizeof(name), "%.*s-worker-%lu%s", (int)(stem - 8), master,
+				i, domain);
+		else
+			snprintf(name, sizeof(name), "%.*s%lu%s", (int)stem, master, i, domain);
+		ret = add(h, name, e);
+	}
+	return ret;
+}
+
+static int add_environment(struct hosts *h, struct err *e)
+{
+	const char *text, *master = getenv("MASTER_ADDR"), *first = getenv("VC_MASTER_HOSTS");
+	int ret = 0;
+
+	for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+		text = getenv(sources[i].variable);
+		if (!text || !*text)
+			continue;
+		if (!strncmp(sources[i].variable, "VC_", 3) && first)
+			ret = hosts_add_list(h, first, e);
+		if (!ret)
+			ret = sources[i].is_file ? add_file(h, text, e)
+						 : hosts_add_list(h, text, e);
+		return ret;
+	}
+	if (master && *master)
+		return add_torch(h, master, e);
+	if (getenv("KUBERNETES_SERVICE_HOST")) {
+		ret = add_dns(h, SERVICE, NULL);
+		if (ret) {
+			err_set(e, -ret, "this is a pod, and " SERVICE " has no addresses");
+			ret = err_hint(e, "make the service of packaging/kubernetes, or give "
+					  "--hosts dns:SERVICE.NAMESPACE");
+		}
+	}
+	return ret;
+}
+
+static int refuse_none(struct err *e)
+{
+	static const char *const ranks[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK" };
+
+	for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+		if (getenv(ranks[i])) {
+			err_set(e, EINVAL,
+				"this is a rank of MPI (%s is set), and MPI does not tell a rank its hosts",
+				ranks[i]);
+			return err_hint(e, "give --hosts-file the hostfile of mpirun");
+		}
+	err_set(e, EINVAL, "there are no hosts");
+	return err_hint(e,
+		"name them with --hosts node[01-04] or --hosts-file FILE, or run in a job of Slurm");
+}
+
 int hosts_find(struct hosts *h, const char *words, const char *file, struct err *e)
 {
-	const char *slurm = getenv("SLURM_JOB_NODELIST"), *pbs = getenv("PBS_NODEFILE");
-	const char *own = getenv("WEIR_HOSTS");
 	int ret = 0;
 
 	*h = (struct hosts){ 0 };
@@ -152,17 +283,10 @@ int hosts_find(struct hosts *h, const char *words, const char *file, struct err 
 		ret = hosts_add_list(h, words, e);
 	if (!ret && file)
 		ret = add_file(h, file, e);
-	if (!words && !file && own)
-		ret = hosts_add_list(h, own, e);
-	else if (!words && !file && slurm)
-		ret = hosts_add_list(h, slurm, e);
-	else if (!words && !file && pbs)
-		ret = add_file(h, pbs, e);
-	if (!ret && !h->count) {
-		err_set(e, EINVAL, "there are no hosts");
-		ret = err_hint(e,
-			"name them with --hosts node[01-04] or --hosts-file FILE, or run in a job of Slurm");
-	}
+	if (!words && !file)
+		ret = add_environment(h, e);
+	if (!ret && !h->count)
+		ret = refuse_none(e);
 	if (ret)
 		hosts_free(h);
 	return ret;

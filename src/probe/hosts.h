@@ -3,11 +3,11 @@
  *
  *	hosts_find(&h, "node[01-04,07],gw", NULL, e);	given
  *	hosts_find(&h, NULL, "hosts.txt", e);		one per line, # begins a comment
- *	hosts_find(&h, NULL, NULL, e);			SLURM_JOB_NODELIST, PBS_NODEFILE, WEIR_HOSTS
+ *	hosts_find(&h, NULL, NULL, e);			what the environment says, see hosts.c
  *	hosts_free(&h);
  *
- * "dns:NAME" stands for every address of the name: a headless service of Kubernetes. Each host once, in the
- * order of the list.
+ * "dns:NAME" stands for every address of the name: a headless service of Kubernetes. A file may be mpirun's: "node1
+ * slots=8" and "node1:8" mean node1. Each host once, in the order of the list.
  */
 #ifndef WEIR_PROBE_HOSTS_H
 #define WEIR_PROBE_HOSTS_H

@@ -1,45 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "probe/verdict.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMES_MAX     1024 /* verdicts at once */
-#define QUIET_WINDOWS 2	   /* without a vote before a verdict ends */
+#include "probe/verdict_parts.h"
 
-struct pair {
-	struct mesh_pair m;
-	struct verdict_window now;
-	uint64_t base_ns; /* baseline of its median */
-	uint32_t base_windows;
-	uint16_t sent[VERDICT_HISTORY], lost[VERDICT_HISTORY];
-	bool seen, starved, bad, explained;
-	enum verdict_fault fault;
-};
-
-/* A group's votes of this window. */
-struct group {
-	uint32_t pairs, bad, left;		       /* left: bad and not yet explained */
-	uint32_t member[VERDICT_MEMBERS_MIN], members; /* other hosts, up to as many as matter */
-};
-
-struct name {
-	struct verdict v;
-	uint32_t quiet;
-	bool voted;
-};
-
-struct verdicts {
-	uint32_t hosts, rails, window;
-	struct pair *pair;
-	size_t pairs;
-	struct group *group; /* hosts, then rails, then NICs */
-	size_t groups;
-	uint64_t *rail_median; /* scratch */
-	uint64_t *scratch;
-	struct name name[NAMES_MAX];
-	size_t names;
-};
+#define QUIET_WINDOWS 2 /* without a vote before a verdict ends */
 
 int verdict_new(struct verdicts **out, uint32_t hosts, uint32_t rails, const struct mesh_pair *pair,
 	size_t pairs, struct err *e)
@@ -56,7 +21,8 @@ int verdict_new(struct verdicts **out, uint32_t hosts, uint32_t rails, const str
 	v->group = calloc(v->groups, sizeof(*v->group));
 	v->rail_median = calloc(rails + 1, sizeof(*v->rail_median));
 	v->scratch = calloc(pairs + 1, sizeof(*v->scratch));
-	if (!v->pair || !v->group || !v->rail_median || !v->scratch) {
+	v->late_ns = calloc(hosts + 1, sizeof(*v->late_ns));
+	if (!v->pair || !v->group || !v->rail_median || !v->scratch || !v->late_ns) {
 		verdict_free(v);
 		return err_set(e, ENOMEM, "no memory for verdicts of %zu pairs", pairs);
 	}
@@ -74,6 +40,7 @@ void verdict_free(struct verdicts *v)
 	free(v->group);
 	free(v->rail_median);
 	free(v->scratch);
+	free(v->late_ns);
 	free(v);
 }
 
@@ -83,85 +50,16 @@ void verdict_add(struct verdicts *v, size_t pair, const struct verdict_window *w
 
 	p->now.sent += w->sent;
 	p->now.lost += w->lost;
+	if (w->late_ns > p->now.late_ns)
+		p->now.late_ns = w->late_ns;
 	if (w->median_ns) {
+		p->now.samples = w->samples;
+		p->now.stamped = w->stamped;
 		p->now.median_ns = w->median_ns;
 		p->now.prober_ns = w->prober_ns;
+		p->now.responder_ns = w->responder_ns;
 	}
 	p->seen = true;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* What is usual on each rail now: a pair's siblings. */
-static void find_medians(struct verdicts *v)
-{
-	for (uint32_t rail = 0; rail < v->rails; rail++) {
-		size_t n = 0;
-
-		for (size_t i = 0; i < v->pairs; i++)
-			if (v->pair[i].m.from_rail == rail && v->pair[i].now.median_ns)
-				v->scratch[n++] = v->pair[i].now.median_ns;
-		qsort(v->scratch, n, sizeof(*v->scratch), by_number);
-		v->rail_median[rail] = n ? v->scratch[n / 2] : 0;
-	}
-}
-
-static bool is_lossy(const struct verdicts *v, struct pair *p)
-{
-	uint32_t sent = 0, lost = 0, at = v->window % VERDICT_HISTORY;
-
-	p->sent[at] = p->now.sent > UINT16_MAX ? UINT16_MAX : (uint16_t)p->now.sent;
-	p->lost[at] = p->now.lost > UINT16_MAX ? UINT16_MAX : (uint16_t)p->now.lost;
-	if (p->now.lost >= 2 && p->now.lost * 2 >= p->now.sent)
-		return true;
-	for (int i = 0; i < VERDICT_HISTORY; i++) {
-		sent += p->sent[i];
-		lost += p->lost[i];
-	}
-	/* What was lost before and is not now has ended, but for a steady trickle. */
-	return p->now.lost && lost >= 3 && lost * 20 >= sent;
-}
-
-static bool is_slow(const struct verdicts *v, const struct pair *p)
-{
-	uint64_t now = p->now.median_ns, siblings = v->rail_median[p->m.from_rail];
-
-	if (!now || p->base_windows < VERDICT_BASE_WINDOWS)
-		return false;
-	/* All of a rail slow at once has no healthy siblings: the baseline alone speaks then. */
-	if (siblings > 3 * p->base_ns)
-		siblings = p->base_ns;
-	return now > 3 * p->base_ns && now > 2 * siblings && now > p->base_ns + VERDICT_SLOW_NS &&
-	       now > siblings + VERDICT_SLOW_NS;
-}
-
-static void look(struct verdicts *v, struct pair *p)
-{
-	p->bad = p->explained = p->starved = false;
-	if (!p->seen || !p->now.sent)
-		return;
-	if (is_lossy(v, p)) {
-		p->bad = true;
-		p->fault = VERDICT_LOSS;
-	} else if (is_slow(v, p)) {
-		p->bad = true;
-		p->fault = VERDICT_SLOW;
-		p->starved = p->now.prober_ns > p->now.median_ns;
-	} else if (p->now.median_ns) {
-		/* Slowly: what is wrong must not become what is usual. */
-		if (p->base_windows < VERDICT_BASE_WINDOWS)
-			p->base_ns = p->base_windows && p->base_ns < p->now.median_ns
-					     ? p->base_ns
-					     : p->now.median_ns;
-		else
-			p->base_ns += ((int64_t)p->now.median_ns - (int64_t)p->base_ns) / 32;
-		p->base_windows++;
-	}
 }
 
 static struct group *host_group(struct verdicts *v, uint32_t host)
@@ -251,7 +149,7 @@ static void vote(struct verdicts *v, const struct verdict *found, uint64_t wall_
 		n->v.bad = found->bad;
 		return;
 	}
-	if (v->names == NAMES_MAX)
+	if (v->names == VERDICT_NAMES_MAX)
 		return;
 	n = &v->name[v->names++];
 	*n = (struct name){ .v = *found, .voted = true };
@@ -364,12 +262,14 @@ static void name_pairs(struct verdicts *v, uint64_t wall_ns)
 			.pairs = 1,
 			.bad = 1 };
 
-		if (!p->bad || p->explained || is_covered(v, &p->m))
+		if (!p->bad || p->explained || is_covered(v, &p->m) ||
+			(p->starved ? p->starved_windows : p->suspect_windows) <
+				VERDICT_PAIR_WINDOWS)
 			continue;
 		if (p->starved)
 			found = (struct verdict){ .subject = VERDICT_PROBER,
-				.fault = VERDICT_SLOW,
-				.host = p->m.from_host,
+				.fault = p->fault,
+				.host = p->starved_host,
 				.cannot_tell = true };
 		else
 			found.cannot_tell = nic_group(v, p->m.from_host, p->m.from_rail)->members <
@@ -380,23 +280,21 @@ static void name_pairs(struct verdicts *v, uint64_t wall_ns)
 	}
 }
 
-int verdict_judge(struct verdicts *v, uint64_t wall_ns)
+/* What ended has been told. */
+static void forget_ended(struct verdicts *v)
 {
 	size_t kept = 0;
 
-	/* What ended has been told. */
 	for (size_t i = 0; i < v->names; i++)
 		if (!v->name[i].v.end_ns)
 			v->name[kept++] = v->name[i];
 	v->names = kept;
 	for (size_t i = 0; i < kept; i++)
 		v->name[i].voted = false;
-	find_medians(v);
-	for (size_t i = 0; i < v->pairs; i++)
-		look(v, &v->pair[i]);
-	count_votes(v);
-	name_groups(v, wall_ns);
-	name_pairs(v, wall_ns);
+}
+
+static void end_quiet(struct verdicts *v, uint64_t wall_ns)
+{
 	for (size_t i = 0; i < v->names; i++) {
 		struct name *n = &v->name[i];
 
@@ -408,12 +306,48 @@ int verdict_judge(struct verdicts *v, uint64_t wall_ns)
 		if (n->quiet >= QUIET_WINDOWS)
 			n->v.end_ns = wall_ns;
 	}
+}
+
+static void name_all(struct verdicts *v, uint64_t wall_ns)
+{
+	forget_ended(v);
+	count_votes(v);
+	name_groups(v, wall_ns);
+	name_pairs(v, wall_ns);
+	end_quiet(v, wall_ns);
 	for (size_t i = 0; i < v->pairs; i++) {
 		v->pair[i].now = (struct verdict_window){ 0 };
 		v->pair[i].seen = false;
 	}
 	v->window++;
+}
+
+int verdict_judge(struct verdicts *v, uint64_t wall_ns)
+{
+	verdict_look(v);
+	name_all(v, wall_ns);
 	return 0;
+}
+
+void verdict_accuse(struct verdicts *v, size_t pair, enum verdict_fault fault)
+{
+	struct pair *p = &v->pair[pair];
+
+	p->bad = true;
+	p->suspect_windows = VERDICT_PAIR_WINDOWS;
+	p->fault = fault;
+}
+
+void verdict_attribute(struct verdicts *v, uint64_t wall_ns)
+{
+	for (size_t i = 0; i < v->pairs; i++) {
+		v->pair[i].seen = true;
+		v->pair[i].now.sent = 1;
+		v->pair[i].explained = v->pair[i].starved = false;
+	}
+	name_all(v, wall_ns);
+	for (size_t i = 0; i < v->pairs; i++)
+		v->pair[i].bad = false;
 }
 
 size_t verdict_count(const struct verdicts *v)

@@ -11,11 +11,17 @@
  *	verdict_free(v);
  *
  * A pair is bad in a window when it lost half of its probes or more (at least two), or a twentieth of
- * those of the last ten windows (at least three), or when its median is three times its own baseline, twice
- * that of its siblings, and VERDICT_SLOW_NS more than both. Bad pairs vote: the group (host, rail, NIC) that
- * explains the most of them and is bad in four fifths of its pairs is named, what it explains is set aside, and
- * so on. A group with fewer than three members is never named: its pairs are, with cannot_tell set. So are
- * the slow pairs of a host whose own delay is above the network's: it measures itself.
+ * those of the last ten windows (at least three). It is slow when its median is three times its own baseline, twice that
+ * of its siblings, VERDICT_SLOW_NS and eight times its usual deviation above the baseline, in VERDICT_SLOW_WINDOWS windows
+ * that follow each other. Bad pairs vote: the group (host, rail, NIC) that explains the most of them and is bad in four
+ * fifths of its pairs is named, what it explains is set aside, and so on. A pair that no group explains is named when it
+ * is bad in two windows that follow each other. A group with fewer than three members is never named: its pairs are, with
+ * cannot_tell set.
+ *
+ * A host that is starved of CPU measures itself. Slowness that is not larger than what the prober was late, or than the
+ * delay of prober or responder, says nothing about the network, nor does loss where either was VERDICT_LATE_NS late: the
+ * host is named as VERDICT_PROBER, with cannot_tell set. Windows without kernel stamps are not compared with those that
+ * have them, since the hosts' delays are in them.
  *
  * No sockets, no clock: the same windows give the same verdicts. Not thread-safe.
  */
@@ -30,15 +36,22 @@
 #include "probe/mesh.h"
 
 #define VERDICT_SLOW_NS	     50000
+#define VERDICT_SLOW_WINDOWS 3
+#define VERDICT_PAIR_WINDOWS 2
+#define VERDICT_SAMPLES_MIN  3 /* answers behind a median */
+#define VERDICT_LATE_NS	     500000000ull
 #define VERDICT_MEMBERS_MIN  3
 #define VERDICT_BASE_WINDOWS 5 /* healthy windows before a baseline is believed */
 #define VERDICT_HISTORY	     10
 
 struct verdict_window {
 	uint32_t sent, lost;
-	uint64_t
-		median_ns; /* of the network where there are stamps, of the round trip otherwise; 0: none */
-	uint64_t prober_ns; /* median delay at the prober; 0: not known */
+	uint32_t samples;      /* behind the medians */
+	bool stamped;	       /* median_ns is of the network alone, not of the round trip */
+	uint64_t median_ns;    /* 0: none */
+	uint64_t prober_ns;    /* median delay at the prober; 0: not known */
+	uint64_t responder_ns; /* and at the responder */
+	uint64_t late_ns;      /* how late the latest probe was sent */
 };
 
 enum verdict_subject { VERDICT_HOST, VERDICT_RAIL, VERDICT_NIC, VERDICT_PAIR, VERDICT_PROBER };
@@ -64,6 +77,11 @@ void verdict_free(struct verdicts *v);
 void verdict_add(struct verdicts *v, size_t pair, const struct verdict_window *w);
 /* Judge what was added since the last time; begins a new window. wall_ns: its start. */
 int verdict_judge(struct verdicts *v, uint64_t wall_ns);
+
+/* Instead, where a pair was judged by other means than windows: accuse those that are bad, then let them vote. All pairs
+ * take part. */
+void verdict_accuse(struct verdicts *v, size_t pair, enum verdict_fault fault);
+void verdict_attribute(struct verdicts *v, uint64_t wall_ns);
 
 /* What lasts, and what ended with the last judgement. Valid until the next. */
 size_t verdict_count(const struct verdicts *v);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -45,24 +46,130 @@ static void test_what_is_no_list_is_refused(void **state)
 	hosts_free(&h);
 }
 
-static void test_slurm_is_asked_when_nothing_is_given(void **state)
+/* An environment as a scheduler makes it: name, value, name, value. */
+static void with(char **variable, const char *joined)
+{
+	char text[512] = "";
+	struct hosts h;
+
+	for (char **v = variable; *v; v += 2)
+		setenv(v[0], v[1], 1);
+	assert_int_equal(hosts_find(&h, NULL, NULL, NULL), 0);
+	for (size_t i = 0; i < h.count; i++)
+		strcat(strcat(text, h.name[i]), " ");
+	assert_string_equal(text, joined);
+	hosts_free(&h);
+	for (char **v = variable; *v; v += 2)
+		unsetenv(v[0]);
+}
+#define WITH(joined, ...) with((char *[]){ __VA_ARGS__, NULL }, joined)
+
+static char *file_with(const char *words)
+{
+	static char path[] = "/tmp/weir-test-hosts-XXXXXX";
+	int fd;
+
+	strcpy(path + sizeof(path) - 7, "XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, words, strlen(words)), strlen(words));
+	close(fd);
+	return path;
+}
+
+static void test_slurm_says_its_nodes(void **state)
+{
+	(void)state;
+	WITH("gpu-a01 gpu-a02 gpu-a03 gpu-b11 ", "SLURM_JOB_ID", "4711", "SLURM_NNODES", "4",
+		"SLURM_JOB_NODELIST", "gpu-a[01-03],gpu-b11", "SLURM_NODELIST",
+		"gpu-a[01-03],gpu-b11");
+	WITH("n1 n2 ", "SLURM_NODELIST", "n[1-2]");
+	/* srun inside a job: Slurm knows better than torchrun. */
+	WITH("n1 n2 ", "SLURM_JOB_NODELIST", "n[1-2]", "MASTER_ADDR", "n1", "WORLD_SIZE", "16");
+}
+
+static void test_mpi_says_its_hostfile(void **state)
+{
+	static const char *const variables[] = { "OMPI_MCA_orte_default_hostfile",
+		"PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE",
+		"PBS_NODEFILE", "LSB_DJOB_HOSTFILE" };
+	char *path;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+		path = file_with("# made by the operator\n"
+				 "job-worker-0.job.default.svc slots=8\n"
+				 "job-worker-1.job.default.svc slots=8 max_slots=16\n"
+				 "node3:8\nnode4 8\nnode3:8\n\n10.0.0.5\nfd00::7\n");
+		WITH("job-worker-0.job.default.svc job-worker-1.job.default.svc node3 node4 10.0.0.5 fd00::7 ",
+			(char *)variables[i], path);
+		unlink(path);
+	}
+}
+
+static void test_torchrun_says_the_first_and_how_many(void **state)
+{
+	struct hosts h;
+	struct err e;
+
+	(void)state;
+	WITH("node1 ", "MASTER_ADDR", "node1", "WORLD_SIZE", "8", "LOCAL_WORLD_SIZE", "8",
+		"GROUP_WORLD_SIZE", "1", "TORCHELASTIC_RUN_ID", "none");
+	WITH("trainer-0.trainer trainer-1.trainer trainer-2.trainer ", "MASTER_ADDR",
+		"trainer-0.trainer", "WORLD_SIZE", "24", "LOCAL_WORLD_SIZE", "8");
+	WITH("bert-master-0 bert-worker-0 bert-worker-1 ", "MASTER_ADDR", "bert-master-0",
+		"MASTER_PORT", "23456", "WORLD_SIZE", "3", "RANK", "0", "PET_NNODES", "3",
+		"KUBERNETES_SERVICE_HOST", "10.96.0.1");
+	setenv("MASTER_ADDR", "10.1.2.3", 1);
+	setenv("GROUP_WORLD_SIZE", "2", 1);
+	assert_int_equal(hosts_find(&h, NULL, NULL, &e), -EINVAL);
+	assert_non_null(strstr(e.what, "only the name of the first"));
+	assert_int_equal(hosts_find(&h, "10.1.2.[3-4]", NULL, &e), 0);
+	hosts_free(&h);
+	unsetenv("MASTER_ADDR");
+	unsetenv("GROUP_WORLD_SIZE");
+}
+
+static void test_kubernetes_schedulers_say_their_pods(void **state)
+{
+	(void)state;
+	WITH("j-master-0.j j-worker-0.j j-worker-1.j ", "KUBERNETES_SERVICE_HOST", "10.96.0.1",
+		"VC_MASTER_HOSTS", "j-master-0.j", "VC_WORKER_HOSTS", "j-worker-0.j,j-worker-1.j");
+	WITH("127.0.0.1 ", "KUBERNETES_SERVICE_HOST", "10.96.0.1", "WEIR_HOSTS", "dns:127.0.0.1");
+}
+
+static void test_words_go_before_the_environment_and_nothing_is_refused(void **state)
 {
 	struct hosts h;
 	struct err e;
 
 	(void)state;
 	setenv("SLURM_JOB_NODELIST", "n[1-2]", 1);
-	assert_int_equal(hosts_find(&h, NULL, NULL, &e), 0);
-	assert_int_equal(h.count, 2);
-	hosts_free(&h);
 	assert_int_equal(hosts_find(&h, "other", NULL, &e), 0);
 	assert_string_equal(h.name[0], "other");
 	hosts_free(&h);
 	unsetenv("SLURM_JOB_NODELIST");
-	unsetenv("PBS_NODEFILE");
-	unsetenv("WEIR_HOSTS");
 	assert_int_equal(hosts_find(&h, NULL, NULL, &e), -EINVAL);
 	assert_non_null(strstr(e.hint, "--hosts"));
+	setenv("OMPI_COMM_WORLD_SIZE", "16", 1);
+	assert_int_equal(hosts_find(&h, NULL, NULL, &e), -EINVAL);
+	assert_non_null(strstr(e.hint, "--hosts-file"));
+	unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
+static int forget(void **state)
+{
+	static const char *const all[] = { "WEIR_HOSTS", "SLURM_JOB_NODELIST", "SLURM_NODELIST",
+		"PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "OMPI_MCA_orte_default_hostfile",
+		"PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE",
+		"VC_WORKER_HOSTS", "VC_MASTER_HOSTS", "MASTER_ADDR", "WORLD_SIZE",
+		"LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "PET_NNODES", "KUBERNETES_SERVICE_HOST",
+		"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		unsetenv(all[i]);
+	return 0;
 }
 
 int main(void)
@@ -70,8 +177,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lists_as_slurm_writes_them),
 		cmocka_unit_test(test_what_is_no_list_is_refused),
-		cmocka_unit_test(test_slurm_is_asked_when_nothing_is_given),
+		cmocka_unit_test(test_slurm_says_its_nodes),
+		cmocka_unit_test(test_mpi_says_its_hostfile),
+		cmocka_unit_test(test_torchrun_says_the_first_and_how_many),
+		cmocka_unit_test(test_kubernetes_schedulers_say_their_pods),
+		cmocka_unit_test(test_words_go_before_the_environment_and_nothing_is_refused),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, forget, NULL);
 }

@@ -40,7 +40,9 @@ static int end(void **state)
 /* A window in which the touched pairs lose all, or are slow. */
 static void window(touches_fn *touched, struct verdict_window bad)
 {
-	struct verdict_window good = { .sent = 5, .median_ns = 40000, .prober_ns = 5000 };
+	struct verdict_window good = {
+		.sent = 5, .samples = 5, .stamped = true, .median_ns = 40000, .prober_ns = 5000
+	};
 
 	for (size_t i = 0; i < pairs; i++)
 		verdict_add(v, i, touched && touched(&pair[i]) ? &bad : &good);
@@ -49,7 +51,9 @@ static void window(touches_fn *touched, struct verdict_window bad)
 }
 
 static const struct verdict_window dead = { .sent = 5, .lost = 5 };
-static const struct verdict_window slow = { .sent = 5, .median_ns = 400000, .prober_ns = 5000 };
+static const struct verdict_window slow = {
+	.sent = 5, .samples = 5, .stamped = true, .median_ns = 400000, .prober_ns = 5000
+};
 
 static bool rail_3(const struct mesh_pair *p)
 {
@@ -121,11 +125,15 @@ static void test_slowness_is_named_against_baseline_and_siblings(void **state)
 	begin(4, 8, 0);
 	healthy(8);
 	window(nic_1_5, slow);
+	window(nic_1_5, slow);
+	assert_int_equal(verdict_count(v), 0);
+	window(nic_1_5, slow);
 	assert_true(only()->subject == VERDICT_NIC && only()->fault == VERDICT_SLOW);
 	window(NULL, slow);
 	window(NULL, slow);
 	healthy(1);
-	window(rail_3, slow); /* no healthy sibling */
+	for (int i = 0; i < VERDICT_SLOW_WINDOWS; i++)
+		window(rail_3, slow); /* no healthy sibling */
 	assert_true(only()->subject == VERDICT_RAIL && only()->fault == VERDICT_SLOW);
 }
 
@@ -134,6 +142,8 @@ static void test_one_pair_is_a_pair(void **state)
 	(void)state;
 	begin(4, 8, 0);
 	healthy(8);
+	window(pair_0_1, dead);
+	assert_int_equal(verdict_count(v), 0);
 	window(pair_0_1, dead);
 	assert_true(only()->subject == VERDICT_PAIR && !only()->cannot_tell);
 	assert_true(only()->host == 0 && only()->to_host == 1);
@@ -163,23 +173,108 @@ static void test_two_hosts_are_too_few_to_tell(void **state)
 	begin(2, 8, 0);
 	healthy(8);
 	window(rail_3, dead);
+	window(rail_3, dead);
 	assert_int_equal(verdict_count(v), 2);
 	for (size_t i = 0; i < 2; i++)
 		assert_true(
 			verdict_at(v, i)->subject == VERDICT_PAIR && verdict_at(v, i)->cannot_tell);
 }
 
+static void expect_only_the_prober(struct verdict_window starved, touches_fn *touched)
+{
+	begin(4, 8, 0);
+	healthy(8);
+	for (int i = 0; i < 2 * VERDICT_SLOW_WINDOWS; i++) {
+		window(touched, starved);
+		for (size_t j = 0; j < verdict_count(v); j++)
+			assert_true(verdict_at(v, j)->subject == VERDICT_PROBER &&
+				    verdict_at(v, j)->cannot_tell);
+	}
+	assert_true(verdict_count(v) >= 1);
+}
+
 static void test_a_starved_prober_accuses_nobody_else(void **state)
 {
-	struct verdict_window starved = { .sent = 5, .median_ns = 400000, .prober_ns = 900000 };
+	struct verdict_window starved = {
+		.sent = 5, .samples = 5, .stamped = true, .median_ns = 400000, .prober_ns = 900000
+	};
+
+	(void)state;
+	expect_only_the_prober(starved, host_2);
+}
+
+static void test_a_starved_responder_is_not_the_network(void **state)
+{
+	struct verdict_window starved = { .sent = 5,
+		.samples = 5,
+		.stamped = true,
+		.median_ns = 400000,
+		.responder_ns = 900000 };
+
+	(void)state;
+	expect_only_the_prober(starved, nic_1_5);
+}
+
+static void test_slowness_below_what_the_prober_was_late_is_none(void **state)
+{
+	struct verdict_window starved = {
+		.sent = 5, .samples = 5, .stamped = true, .median_ns = 400000, .late_ns = 3000000
+	};
+
+	(void)state;
+	expect_only_the_prober(starved, nic_1_5);
+}
+
+static void test_losses_of_a_prober_that_slept_are_its_own(void **state)
+{
+	struct verdict_window slept = { .sent = 5, .lost = 5, .late_ns = 900000000 };
+
+	(void)state;
+	expect_only_the_prober(slept, host_2);
+}
+
+/* What a loaded machine does to windows: few probes, no stamps, so that the hosts' delays are in them. */
+static void test_windows_without_stamps_are_not_compared_with_stamped_ones(void **state)
+{
+	struct verdict_window bare = { .sent = 5, .samples = 5, .median_ns = 4000000 };
+	struct verdict_window few = {
+		.sent = 1, .samples = 1, .stamped = true, .median_ns = 4000000
+	};
 
 	(void)state;
 	begin(4, 8, 0);
 	healthy(8);
-	window(host_2, starved);
-	for (size_t i = 0; i < verdict_count(v); i++)
-		assert_true(verdict_at(v, i)->subject == VERDICT_PROBER &&
-			    verdict_at(v, i)->cannot_tell);
+	for (int i = 0; i < 10; i++)
+		window(pair_0_1, i % 2 ? bare : few);
+	assert_int_equal(verdict_count(v), 0);
+	for (int i = 0; i < 10; i++)
+		window(rail_3, bare);
+	assert_int_equal(verdict_count(v), 0);
+}
+
+static void test_a_few_slow_windows_are_noise(void **state)
+{
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	for (int i = 0; i < 20; i++) {
+		window(i % 3 < 2 ? rail_3 : NULL, slow);
+		assert_int_equal(verdict_count(v), 0);
+	}
+}
+
+static void test_who_is_accused_is_attributed(void **state)
+{
+	(void)state;
+	begin(4, 8, 0);
+	for (size_t i = 0; i < pairs; i++)
+		if (nic_1_5(&pair[i]))
+			verdict_accuse(v, i, VERDICT_SLOW);
+	verdict_accuse(v, 0, VERDICT_LOSS);
+	verdict_attribute(v, NS_PER_S);
+	assert_int_equal(verdict_count(v), 2);
+	assert_true(verdict_at(v, 0)->subject == VERDICT_NIC && verdict_at(v, 0)->host == 1);
+	assert_true(verdict_at(v, 1)->subject == VERDICT_PAIR);
 }
 
 static void test_a_single_loss_is_no_verdict(void **state)
@@ -220,6 +315,12 @@ int main(void)
 		TEST(test_a_rail_that_heals_pair_by_pair_names_no_pair),
 		TEST(test_two_hosts_are_too_few_to_tell),
 		TEST(test_a_starved_prober_accuses_nobody_else),
+		TEST(test_a_starved_responder_is_not_the_network),
+		TEST(test_slowness_below_what_the_prober_was_late_is_none),
+		TEST(test_losses_of_a_prober_that_slept_are_its_own),
+		TEST(test_windows_without_stamps_are_not_compared_with_stamped_ones),
+		TEST(test_a_few_slow_windows_are_noise),
+		TEST(test_who_is_accused_is_attributed),
 		TEST(test_a_single_loss_is_no_verdict),
 		TEST(test_a_thousand_nodes_are_judged_within_a_second),
 	};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Verdicts from the inside: verdict_look.c judges each pair, verdict.c lets them vote and keeps what is named. */
+#ifndef WEIR_PROBE_VERDICT_PARTS_H
+#define WEIR_PROBE_VERDICT_PARTS_H
+
+#include "probe/verdict.h"
+
+#define VERDICT_NAMES_MAX 1024 /* at once */
+
+struct pair {
+	struct mesh_pair m;
+	struct verdict_window now;
+	uint64_t base_ns, deviation_ns; /* of its median */
+	uint32_t base_windows;
+	uint16_t sent[VERDICT_HISTORY], lost[VERDICT_HISTORY];
+	uint8_t suspect_windows, starved_windows; /* one after the other, to the last */
+	bool stamped;				  /* what the baseline is of */
+	bool seen, bad, explained;
+	bool starved; /* bad, but its own hosts explain it */
+	uint32_t starved_host;
+	enum verdict_fault fault;
+};
+
+/* A group's votes of this window. */
+struct group {
+	uint32_t pairs, bad, left;		       /* left: bad and not yet explained */
+	uint32_t member[VERDICT_MEMBERS_MIN], members; /* other hosts, up to as many as matter */
+};
+
+struct name {
+	struct verdict v;
+	uint32_t quiet;
+	bool voted;
+};
+
+struct verdicts {
+	uint32_t hosts, rails, window;
+	struct pair *pair;
+	size_t pairs;
+	struct group *group; /* hosts, then rails, then NICs */
+	size_t groups;
+	uint64_t *rail_median, *scratch; /* scratch */
+	uint64_t *late_ns;		 /* of each host, in this window */
+	struct name name[VERDICT_NAMES_MAX];
+	size_t names;
+};
+
+/* Judge every pair by its window: bad, fault, starved. */
+void verdict_look(struct verdicts *v);
+
+#endif
