@@ -74,13 +74,20 @@ struct weir_p2p_transfer; /* what is under way */
 /* Flags of a configuration:
  * THREAD	the engine has a thread of its own
  * OPEN		it may listen beyond loopback without a token
- * ONE_WAY	connecting: half the channels, because only who connects has long data to send
- * DISCARD	a device that leaves what it receives in fragments may be used, and they are dropped: that
- *		measures the network and nothing else */
+ * ONE_WAY	connecting: half the channels, because only who connects has long data to send */
 #define WEIR_P2P_THREAD	 1u
 #define WEIR_P2P_OPEN	 2u
 #define WEIR_P2P_ONE_WAY 4u
-#define WEIR_P2P_DISCARD 8u
+
+/* How the fragments in which some plugins leave what they receive get to their place: by one kernel for all that
+ * have come, by a copy on the GPU for each, through host memory, or not at all, which measures the network and
+ * nothing else. Fragments in host memory for host memory are copied by the CPU. */
+enum weir_p2p_unpack {
+	WEIR_P2P_UNPACK_KERNEL,
+	WEIR_P2P_UNPACK_D2D,
+	WEIR_P2P_UNPACK_HOST,
+	WEIR_P2P_UNPACK_NONE,
+};
 
 struct weir_p2p_config {
 	unsigned int rank; /* the number of this engine on its host, for peers that ask for one */
@@ -92,11 +99,12 @@ struct weir_p2p_config {
 			      * connection itself takes */
 	const char *plugin; /* a net plugin made for NCCL, by path; NULL: weir's own transport */
 	int plugin_version; /* of the plugin's table, 7 to 11; 0: the newest */
-	unsigned int channels; /* of a connection, each way; who connects decides */
-	unsigned int sockets;  /* of a channel, for weir's own transport; 0: as many as it likes */
-	unsigned int window;   /* chunks under way on a channel, 1 .. WEIR_P2P_WINDOW_MAX */
-	uint64_t chunk_bytes;  /* 4 KiB .. WEIR_P2P_CHUNK_MAX */
-	const char *token;     /* what both ends must know, at most WEIR_P2P_TOKEN_MAX bytes */
+	enum weir_p2p_unpack unpack; /* for plugins that need it */
+	unsigned int channels;	     /* of a connection, each way; who connects decides */
+	unsigned int sockets; /* of a channel, for weir's own transport; 0: as many as it likes */
+	unsigned int window;  /* chunks under way on a channel, 1 .. WEIR_P2P_WINDOW_MAX */
+	uint64_t chunk_bytes; /* 4 KiB .. WEIR_P2P_CHUNK_MAX */
+	const char *token;    /* what both ends must know, at most WEIR_P2P_TOKEN_MAX bytes */
 	uint64_t connect_timeout_ns; /* to be connected, retries included */
 	uint64_t peer_timeout_ns;    /* a peer that is silent for so long while something is under
 				      * way is dead */
@@ -229,6 +237,8 @@ WEIR_API const char *weir_p2p_stall_name(enum weir_p2p_stall stall);
  * long as the connection. */
 WEIR_API const char *weir_p2p_peer(const struct weir_p2p_conn *conn);
 WEIR_API const char *weir_p2p_devices(const struct weir_p2p_conn *conn);
+/* How what comes gets to its place: "kernel", "d2d", "host", "none", or "none needed". */
+WEIR_API const char *weir_p2p_unpacking(const struct weir_p2p_conn *conn);
 /* What moves the data: "tcp", or what the plugin calls itself. */
 WEIR_API const char *weir_p2p_transport(const struct weir_p2p *p2p);
 

@@ -10,7 +10,7 @@
 
 enum { MEM_CHOICE_AUTO, MEM_CHOICE_HOST, MEM_CHOICE_PINNED, MEM_CHOICE_UDMABUF, MEM_CHOICE_CUDA };
 static const char *const mem_choices[] = { "auto", "host", "pinned", "udmabuf", "cuda", NULL };
-enum { UNPACK_KERNEL, UNPACK_D2D, UNPACK_HOST, UNPACK_NONE };
+/* In the order of enum weir_p2p_unpack. */
 static const char *const unpack_choices[] = { "kernel", "d2d", "host", "none", NULL };
 
 #define RUNS		   (P2P_CLIENT | P2P_MESH | P2P_SWEEP)
@@ -80,9 +80,9 @@ static const struct opt opts[] = {
 		.choices = unpack_choices,
 		.initial = "kernel",
 		.only = ALL,
-		.help = "for plugins that leave what they receive in fragments: none drops them, the "
-			"others are not possible yet and are refused with such a plugin "
-			"[UCCL_TCPX_UNPACK_IMPL]" },
+		.help = "for plugins that leave what they receive in fragments: gathered by one kernel, by a "
+			"copy for each on the GPU, through the host, or dropped, which measures the network "
+			"alone and implies --no-check [UCCL_TCPX_UNPACK_IMPL]" },
 
 	{ .name = "channels",
 		.letter = 'c',
@@ -452,6 +452,8 @@ int p2p_options_parse(int argc, char **argv, struct p2p_options *o, struct err *
 		return err_set(e, EINVAL, "--plugin-version %d: 7 to 11 are spoken",
 			(int)o->plugin_version);
 	ret = read_environment(&table, &given, o, e);
+	if (o->plugin && o->unpack == WEIR_P2P_UNPACK_NONE)
+		o->no_check = true;
 	if (!ret && o->port_base + o->gpu > 65535)
 		return err_set(e, EINVAL, "the port of GPU %d would be %d", (int)o->gpu,
 			(int)(o->port_base + o->gpu));
@@ -509,6 +511,5 @@ void p2p_config(const struct p2p_options *o, int gpu, const char *devices,
 	config->flags = WEIR_P2P_OPEN;
 	if (o->op == RUN_SEND || o->op == RUN_WRITE)
 		config->flags |= WEIR_P2P_ONE_WAY;
-	if (o->unpack == UNPACK_NONE)
-		config->flags |= WEIR_P2P_DISCARD;
+	config->unpack = (enum weir_p2p_unpack)o->unpack;
 }

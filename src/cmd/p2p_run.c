@@ -92,6 +92,9 @@ static int run_all(struct p2p_client *c, struct party *p, struct weir_p2p_conn *
 	if (c->theirs.time_ns)
 		c->record.remote = &c->theirs;
 	note_agreed(c, conn);
+	if (c->record.local && c->record.remote) /* of the end that received */
+		c->record.unpack =
+			c->record.plan.op == RUN_READ ? c->mine.unpack : c->theirs.unpack;
 	if (!ret)
 		run_end_session(conn);
 	return ret;
@@ -151,7 +154,7 @@ static void batch_over(void *context, const struct run_plan *plan, const struct 
 	struct serving *s = context;
 	struct p2p_record r = { .role = "server",
 		.transport = s->transport,
-		.unpack = "none needed",
+		.unpack = mine->unpack,
 		.gpu = s->gpu,
 		.peer_gpu = -1,
 		.started_wall_ns = clock_wall_ns(),

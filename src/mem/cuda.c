@@ -2,6 +2,7 @@
 #include "mem/cuda.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,4 +246,32 @@ void cuda_pattern_free(struct cuda_pattern *c)
 		cuda_gpu_leave(c->gpu);
 	}
 	memset(c, 0, sizeof(*c));
+}
+
+/* Who asks has a context current, as a rule; asking without one needs some context, and that of a GPU that
+ * nobody else uses here costs hundreds of MiB: so that comes last. */
+int cuda_gpu_of(const void *data, char which[16], struct err *e)
+{
+	const struct cuda *cu;
+	struct cuda_gpu *any;
+	int ret, device = 0;
+
+	ret = cuda_open(&cu, e);
+	if (ret)
+		return ret;
+	if (cu->pointer_get(&device, CUDA_POINTER_DEVICE, (uintptr_t)data)) {
+		ret = cuda_gpu_get(&any, NULL, e);
+		if (ret)
+			return ret;
+		ret = cuda_gpu_enter(any, e);
+		if (!ret) {
+			ret = cuda_ok(
+				cu->pointer_get(&device, CUDA_POINTER_DEVICE, (uintptr_t)data), e,
+				"cannot tell which GPU the memory at %p is in", data);
+			cuda_gpu_leave(any);
+		}
+		cuda_gpu_put(any);
+	}
+	snprintf(which, 16, "%d", device);
+	return ret;
 }

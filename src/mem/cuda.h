@@ -34,6 +34,10 @@ struct cuda_gpu {
 int cuda_gpu_get(struct cuda_gpu **gpu, const char *which, struct err *e);
 void cuda_gpu_put(struct cuda_gpu *gpu);
 
+/* Which GPU has this memory, as cuda_gpu_get() takes it: memory of a GPU or pinned for one. -ENODEV without a
+ * driver, another error for memory that CUDA knows nothing of. */
+int cuda_gpu_of(const void *data, char which[16], struct err *e);
+
 /* Make the GPU's context current for this thread, and what was before current again. */
 int cuda_gpu_enter(const struct cuda_gpu *gpu, struct err *e);
 void cuda_gpu_leave(const struct cuda_gpu *gpu);

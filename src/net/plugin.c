@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "net/plugin_abi.h"
+#include "net/plugin_unpack.h"
 
 #define REQUESTS      64
 #define WAIT_NS	      (20 * NS_PER_US)
@@ -47,9 +48,10 @@ struct net_listener {
 
 struct net_request {
 	void *request; /* NULL: free */
-	size_t bytes;  /* as posted */
+	size_t bytes;  /* as posted; of the message, once it has come */
 	bool receives;
 	int failures;
+	unsigned int number; /* of the receive in its comm */
 };
 
 struct plugin_comm {
@@ -57,8 +59,9 @@ struct plugin_comm {
 	void *comm;
 	bool sends,
 		consumes; /* consumes: it wants to be told of every receive, and unpacks nothing */
-	unsigned int next;
+	unsigned int next, receives;
 	struct net_request request[REQUESTS];
+	struct plugin_unpack *unpack; /* NULL: what is received is in its place */
 	/* Of a plugin that unpacks on the GPU: it is told where to put this, and may write to it. */
 	struct plugin_device_handle *device;
 	_Alignas(16) unsigned char device_memory[512];
@@ -178,8 +181,9 @@ static int plugin_properties(struct net *n, int dev, struct net_properties *to, 
 		.port = from.v9.port,
 		.latency_us = from.v9.latency_us,
 		.max_comms = from.v9.max_comms,
-		/* NCCL asks for 32; Google's has 16 and fails beyond. */
-		.requests = strstr(p->table.v7->name, "TCPX") ? 16 : NET_REQUESTS,
+		/* NCCL asks for 32; where lists of fragments are kept there are fewer places for them. */
+		.requests = from.v9.device_type == PLUGIN_DEVICE_UNPACK ? PLUGIN_UNPACK_SLOTS
+									: NET_REQUESTS,
 		.message_bytes = from.v9.max_p2p_bytes && from.v9.max_p2p_bytes < NET_MESSAGE_MAX
 					 ? from.v9.max_p2p_bytes
 					 : NET_MESSAGE_MAX,
@@ -270,16 +274,22 @@ static int plugin_accept(struct net_listener *l, struct net_comm **accepted, str
 	struct plugin_net *p = l->net;
 	struct plugin_comm *c = comm_new(p, false);
 	struct plugin_properties_v11 properties;
-	int result;
+	int result, ret;
 
 	*accepted = NULL;
 	if (!c)
 		return err_set(e, ENOMEM, "no memory for a connection");
 	result = p->table.v7->accept(l->listener, &c->comm, &c->device);
-	if (!result && c->comm && p->table.v7->consumed)
-		c->consumes = !read_properties(p, 0, &properties) &&
-			      properties.v9.device_type != PLUGIN_DEVICE_UNPACK;
-	return comm_ready(c, told(p, result, e, "accept"), accepted);
+	ret = told(p, result, e, "accept");
+	if (ret || !c->comm || !p->table.v7->consumed)
+		return comm_ready(c, ret, accepted);
+	ret = told(p, read_properties(p, 0, &properties), e, "getProperties");
+	c->consumes = properties.v9.device_type != PLUGIN_DEVICE_UNPACK;
+	if (!ret && !c->consumes)
+		ret = plugin_unpack_open(&c->unpack, c->device, e);
+	if (ret)
+		p->table.v7->close_recv(c->comm);
+	return comm_ready(c, ret, accepted);
 }
 
 static void plugin_close_comm(struct net_comm *closing)
@@ -292,6 +302,7 @@ static void plugin_close_comm(struct net_comm *closing)
 		c->net->table.v7->close_send(c->comm);
 	else
 		c->net->table.v7->close_recv(c->comm);
+	plugin_unpack_close(c->unpack);
 	free(c);
 }
 
@@ -355,6 +366,8 @@ static int posted(struct plugin_comm *c, struct net_request *r, size_t bytes, bo
 	r->bytes = bytes;
 	r->receives = receives;
 	r->failures = 0;
+	if (r->request && receives)
+		r->number = c->receives++;
 	*request = r->request ? r : NULL;
 	return told(c->net, result, e, receives ? "irecv" : "isend");
 }
@@ -444,14 +457,26 @@ static int plugin_test(
 			"plugin %s: it says it received %d bytes into room for %zu",
 			p->table.v7->name, length[0], r->bytes);
 	*done = true;
+	/* Plugins that unpack leave the length as it was, and some say 0. */
+	if (r->receives && length[0] >= 0 && (length[0] || !c->unpack))
+		r->bytes = (size_t)length[0];
 	if (bytes)
-		*bytes = r->receives && length[0] >= 0 ? (size_t)length[0] : r->bytes;
+		*bytes = r->bytes;
 	if (r->receives && c->consumes)
 		result = p->table.v7->consumed(c->comm, 1, r->request);
 	/* What unpacks is not over before it has been. */
 	if (!r->receives || c->consumes || !p->table.v7->consumed)
 		r->request = NULL;
 	return told(p, result, e, "irecvConsumed");
+}
+
+static int plugin_fragments(
+	struct net_comm *comm, struct net_request *r, struct net_fragments *f, struct err *e)
+{
+	struct plugin_comm *c = (struct plugin_comm *)comm;
+
+	*f = (struct net_fragments){ .kind = NET_HOST };
+	return c->unpack ? plugin_unpack_list(c->unpack, r->number, r->bytes, f, e) : 0;
 }
 
 static int plugin_consumed(struct net_comm *comm, struct net_request *r, struct err *e)
@@ -592,6 +617,7 @@ int net_plugin_open(struct net **opened, const char *file, int version, struct e
 		.irecv = plugin_irecv,
 		.iflush = plugin_iflush,
 		.test = plugin_test,
+		.fragments = plugin_fragments,
 		.consumed = p->table.v7->consumed ? plugin_consumed : NULL,
 		.wait = plugin_wait,
 	};

@@ -45,6 +45,28 @@ struct plugin_device_handle {
 	int needs_progress;
 };
 
+/* What handle points to, in memory of the GPU, where a plugin leaves what it receives in fragments. The k-th
+ * receive of a comm, counted from 0 and with those of no bytes, has slot k % PLUGIN_UNPACK_SLOTS. */
+#define PLUGIN_UNPACK_SLOTS	16
+#define PLUGIN_UNPACK_FRAGMENTS 2048
+
+struct plugin_unpack_fragment {
+	uint32_t from, bytes; /* from: in the pool */
+	uint64_t to;	      /* in the message */
+};
+
+/* In host memory that the GPU reaches at the same address. */
+struct plugin_unpack_meta {
+	struct plugin_unpack_fragment fragment[PLUGIN_UNPACK_SLOTS][PLUGIN_UNPACK_FRAGMENTS];
+	uint64_t count[PLUGIN_UNPACK_SLOTS]; /* written when the receive is done */
+};
+
+struct plugin_unpack_handle {
+	struct plugin_unpack_meta *meta;
+	void *pool;
+	uint64_t head; /* of NCCL's kernel */
+};
+
 struct plugin_virtual {
 	int count;
 	int device[PLUGIN_DEVICES_MAX];
@@ -99,6 +121,7 @@ struct plugin_properties_v11 {
 };
 
 _Static_assert(sizeof(struct plugin_device_handle) == 32, "ABI");
+_Static_assert(sizeof(struct plugin_unpack_meta) == 524416, "ABI");
 _Static_assert(sizeof(struct plugin_attributes) == 44, "ABI");
 _Static_assert(sizeof(struct plugin_properties_v7) == 56, "ABI");
 _Static_assert(sizeof(struct plugin_properties_v8) == 64, "ABI");

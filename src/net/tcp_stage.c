@@ -9,32 +9,6 @@
 #include "base/clock.h"
 #include "net/tcp_parts.h"
 
-/* Which GPU has this memory. Who registers it has a context current, as a rule; asking without one needs
- * some context, and that of a GPU that nobody else uses here costs hundreds of MiB: so that comes last. */
-static int gpu_of(void *data, char which[16], struct err *e)
-{
-	const struct cuda *cu;
-	struct cuda_gpu *any;
-	int ret, device = 0;
-
-	ret = cuda_open(&cu, e);
-	if (ret)
-		return ret;
-	if (cu->pointer_get(&device, CUDA_POINTER_DEVICE, (uintptr_t)data)) {
-		ret = cuda_gpu_get(&any, NULL, e);
-		if (!ret)
-			ret = cuda_gpu_enter(any, e);
-		if (ret)
-			return ret;
-		ret = cuda_ok(cu->pointer_get(&device, CUDA_POINTER_DEVICE, (uintptr_t)data), e,
-			"cannot tell which GPU the memory at %p is in", data);
-		cuda_gpu_leave(any);
-		cuda_gpu_put(any);
-	}
-	snprintf(which, 16, "%d", device);
-	return ret;
-}
-
 /* The queue to a GPU, made when it is first asked for. */
 static int queue_get(
 	struct tcp_queue **queues, const char *which, struct tcp_queue **found, struct err *e)
@@ -160,7 +134,7 @@ int tcp_stage_prepare(struct tcp_comm *c, void *data, struct err *e)
 	char which[16];
 	int ret;
 
-	ret = gpu_of(data, which, e);
+	ret = cuda_gpu_of(data, which, e);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&n->lock);

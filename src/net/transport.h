@@ -47,6 +47,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "mem/region.h"
 
 #define NET_HANDLE_BYTES 128
 #define NET_MESSAGE_MAX	 ((size_t)1 << 30)
@@ -65,6 +66,8 @@ struct net_request;
 struct net {
 	const struct net_ops *ops;
 	int devices; /* NICs to choose from, at least one */
+	const char
+		*ignored; /* words about NICs that were asked for and cannot be used; NULL: none */
 };
 
 /* A device of a transport. Strings live as long as the transport. */
@@ -93,6 +96,14 @@ struct net_stats {
 	uint64_t starved_ns;	    /* receiving: a receive was posted, no data was there */
 	uint64_t unacknowledged_ns; /* sending: all sent, not yet taken (0: nobody asks) */
 	uint64_t staging_ns;	    /* waited for the copy between GPU and pinned memory */
+};
+
+/* A received message that lies in fragments. */
+struct net_fragments {
+	enum net_memory_kind kind;	 /* of the memory that they lie in */
+	const char *pool;		 /* what region_offset counts from */
+	const struct mem_fragment *list; /* stream_position: in the message */
+	size_t count;			 /* 0: the message is in its place */
 };
 
 struct net_ops {
@@ -133,6 +144,10 @@ struct net_ops {
 	 * send's data may be changed, the receive's is there and *bytes long (may be NULL). */
 	int (*test)(struct net_comm *c, struct net_request *r, bool *done, size_t *bytes,
 		struct err *e);
+	/* Where unpacks is set, after test said done: where the message lies. The list is good until the next
+	 * call for this comm, what it points to until consumed(). May be NULL. */
+	int (*fragments)(
+		struct net_comm *c, struct net_request *r, struct net_fragments *f, struct err *e);
 	/* Where unpacks is set: the fragments of a received message have been gathered. Called once for
 	 * each receive, in order, after test said done; until then the request is not gone. May be NULL. */
 	int (*consumed)(struct net_comm *c, struct net_request *r, struct err *e);

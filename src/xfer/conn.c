@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -72,6 +73,8 @@ void conn_over(struct weir_p2p_conn *c, const struct err *why)
 	c->state = CONN_OVER;
 	c->error = *why;
 	/* First of all nobody touches the memory any more. */
+	if (c->unpacks && p->unpack)
+		unpack_wait(p->unpack);
 	channels_close(c, &c->out);
 	channels_close(c, &c->in);
 	for (int i = 0; i < TRANSFERS + SERVED; i++)
@@ -190,15 +193,16 @@ static int channels_new(struct weir_p2p_conn *c, struct channel **channels, stru
 static int check_device(struct weir_p2p_conn *c, int device, unsigned int *window, struct err *e)
 {
 	struct net_properties props = { 0 };
-	int ret = c->engine->net->ops->properties(c->engine->net, device, &props, e);
+	struct weir_p2p *p = c->engine;
+	int ret = p->net->ops->properties(p->net, device, &props, e);
 
 	if (ret)
 		return ret;
-	if (props.unpacks && !(c->engine->config.flags & WEIR_P2P_DISCARD)) {
-		err_set(e, EOPNOTSUPP,
-			"%s leaves what it receives in fragments, which this weir cannot gather",
-			props.name);
-		return err_hint(e, "--unpack none measures it all the same, and drops the data");
+	c->unpacks |= props.unpacks;
+	if (props.unpacks && !p->unpack) {
+		ret = unpack_open(&p->unpack, p->config.unpack, p->config.gpu, e);
+		if (ret)
+			return ret;
 	}
 	if (props.requests > 0 && (unsigned int)props.requests < *window)
 		*window = (unsigned int)props.requests;
@@ -340,6 +344,7 @@ static const char *const refusal_words[XFER_REFUSALS] = {
 	[XFER_WRONG_COUNT] = "asks for impossible channels, windows or chunks",
 	[XFER_WRONG_RANK] = "asks for another GPU",
 	[XFER_NO_CHANNELS] = "could not be given channels",
+	[XFER_WRONG_TRANSPORT] = "moves data by another transport",
 };
 
 /* Say no, and why, before hanging up. */
@@ -351,6 +356,7 @@ static int turn_away(
 	};
 	uint8_t bytes[XFER_WELCOME_BYTES];
 
+	snprintf(no.transport, sizeof(no.transport), "%s", c->engine->net->ops->name);
 	xfer_welcome_encode(&no, bytes);
 	if (!link_put_bytes(&c->link, bytes, sizeof(bytes), NULL))
 		link_flush(&c->link);
@@ -380,7 +386,8 @@ static int hello_turn(struct weir_p2p_conn *c, struct err *e)
 	ret = xfer_hello_decode(bytes, &c->hello, e);
 	if (ret)
 		return err_prefix(e, "%s", c->peer);
-	refusal = xfer_hello_judge(&c->hello, c->engine->token, c->engine->config.rank);
+	refusal = xfer_hello_judge(
+		&c->hello, c->engine->token, c->engine->config.rank, c->engine->net->ops->name);
 	if (refusal)
 		return turn_away(c, refusal, NULL, e);
 	c->agreed = (struct xfer_welcome){ .version = XFER_VERSION,

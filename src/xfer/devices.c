@@ -27,6 +27,8 @@ static int device_named(struct net *n, const char *name, size_t length, struct e
 				all + at, sizeof(all) - at, "%s%s", d ? ", " : "", p.name);
 	}
 	err_set(e, ENODEV, "the %s transport has no device %.*s", n->ops->name, (int)length, name);
+	if (n->ignored)
+		return err_hint(e, "it has: %s; up, but without a link: %s", all, n->ignored);
 	return err_hint(e, "it has: %s", all);
 }
 

@@ -160,6 +160,7 @@ void engine_close(struct weir_p2p *p)
 	while (p->conns)
 		conn_free(p->conns);
 	regions_free(&p->regions);
+	unpack_close(p->unpack);
 	if (p->net)
 		transport_put(p->net);
 	if (p->gpu_copy) {

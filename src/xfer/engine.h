@@ -4,7 +4,8 @@
  *	engine.c	the engine: open, listen, progress, sleep, its thread
  *	conn.c		a connection from the first byte to READY, and its end
  *	frames.c	what the peer says once it is READY
- *	move.c		chunks: dealt, granted, posted, tested
+ *	move.c		chunks: posted, tested; what is announced
+ *	receive.c	chunks: dealt, granted, posted, tested, unpacked (unpack.c)
  *	stats.c		windows and stalls
  *	p2p.c		the public functions
  *	devices.c	which NICs the channels use
@@ -24,6 +25,7 @@
 #include "weir/p2p.h"
 #include "xfer/link.h"
 #include "xfer/regions.h"
+#include "xfer/unpack.h"
 #include "xfer/window.h"
 
 #define TRANSFERS     256		/* of this end, on one connection */
@@ -74,6 +76,8 @@ struct channel {
 	int device;		    /* index of the transport's */
 	struct net_memory **memory; /* by the region's index */
 	struct window posted;
+	unsigned int
+		unpacking; /* receiving: of the oldest, so many have come and are not in their place */
 	struct window granted; /* sending: not posted yet */
 };
 
@@ -119,6 +123,7 @@ struct weir_p2p_conn {
 	struct channel *out, *in; /* agreed.channels each; NULL: nothing goes this way */
 	const struct window *in_window[WEIR_P2P_CHANNELS_MAX];
 	int sockets;
+	bool unpacks; /* what the devices receive lies in fragments */
 	uint64_t registered_out[REGIONS_MAX / 64], registered_in[REGIONS_MAX / 64];
 	struct err error;
 
@@ -171,7 +176,8 @@ struct weir_p2p {
 	unsigned int refused;
 	struct err refused_why;
 	struct spin spin;
-	struct gpu_copy *gpu_copy; /* opened when first needed */
+	struct gpu_copy *gpu_copy; /* opened when first needed, as is the next */
+	struct unpack *unpack;
 	uint64_t finished, told; /* transfers, connections, notifications: what a waiter looks at */
 
 	bool threaded, started, stopping;
@@ -227,6 +233,8 @@ int move_turn(struct weir_p2p_conn *c, uint64_t now_ns);
 void move_reset(struct weir_p2p_conn *c);
 int move_announce(struct weir_p2p_conn *c, struct err *e);
 int move_notify(struct weir_p2p_conn *c, struct err *e);
+/* receive.c: 1 something came or was dealt. */
+int receive_turn(struct weir_p2p_conn *c, struct err *e);
 /* Register a region on the channels of one way. */
 int move_memory(struct weir_p2p_conn *c, struct weir_p2p_region *r, bool out, struct err *e);
 void move_forget_memory(struct weir_p2p_conn *c, struct weir_p2p_region *r);

@@ -144,6 +144,7 @@ static void say_hello(const struct weir_p2p *p, struct xfer_hello *h)
 			XFER_TO_SERVER | (p->config.flags & WEIR_P2P_ONE_WAY ? 0 : XFER_TO_CLIENT),
 		.chunk_bytes = p->config.chunk_bytes };
 	memcpy(h->token, p->token, sizeof(h->token));
+	snprintf(h->transport, sizeof(h->transport), "%s", p->net->ops->name);
 }
 
 int weir_p2p_connect(struct weir_p2p *p2p, const char *host, uint16_t port,
@@ -550,6 +551,19 @@ const char *weir_p2p_peer(const struct weir_p2p_conn *conn)
 const char *weir_p2p_devices(const struct weir_p2p_conn *conn)
 {
 	return conn->devices;
+}
+
+const char *weir_p2p_unpacking(const struct weir_p2p_conn *conn)
+{
+	static const char *const names[] = { "kernel", "d2d", "host", "none" };
+	enum weir_p2p_unpack how = conn->engine->config.unpack;
+
+	if (!conn->unpacks)
+		return "none needed";
+	/* Without a GPU there is one way only. */
+	if (conn->engine->config.gpu < 0 && how != WEIR_P2P_UNPACK_NONE)
+		how = WEIR_P2P_UNPACK_HOST;
+	return names[how];
 }
 
 const char *weir_p2p_transport(const struct weir_p2p *p2p)

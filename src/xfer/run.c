@@ -180,6 +180,7 @@ static int batch_begin(struct batch *b, struct err *e)
 		return err_set(e, ENOMEM, "no memory for the times of %u messages", b->plan->count);
 	snprintf(r->memory, sizeof(r->memory), "%s", region_kind_name(&b->p->memory));
 	snprintf(r->devices, sizeof(r->devices), "%s", weir_p2p_devices(b->conn));
+	snprintf(r->unpack, sizeof(r->unpack), "%s", weir_p2p_unpacking(b->conn));
 	weir_p2p_conn_stats(b->conn, &b->before);
 	b->begin_cpu_ns = cpu_ns();
 	b->begin_ns = b->last_ns = clock_ns();
@@ -397,12 +398,25 @@ static int data_was_right(const struct run_end *r, const char *where, struct err
 		r->wrong, r->checked, where, r->wrong_at);
 }
 
+/* What is dropped cannot be checked; both ends must know that it is not. */
+static int can_check(struct weir_p2p_conn *conn, const struct run_plan *plan, struct err *e)
+{
+	if (!plan->check || strcmp(weir_p2p_unpacking(conn), "none") != 0)
+		return 0;
+	return err_set(e, EINVAL,
+		"what comes is dropped at the end that has --unpack none, and cannot be checked: say "
+		"--no-check");
+}
+
 static int run_client(struct batch *b, struct run_end *theirs, struct err *e)
 {
 	char text[256];
+	bool receives = b->plan->op == RUN_READ || b->plan->op == RUN_PINGPONG;
 	int ret;
 
-	ret = memory_for(b->p, b->plan, e);
+	ret = receives ? can_check(b->conn, b->plan, e) : 0;
+	if (!ret)
+		ret = memory_for(b->p, b->plan, e);
 	if (!ret && b->plan->op != RUN_READ)
 		ret = fill(b->p, e);
 	if (!ret) {
@@ -416,7 +430,7 @@ static int run_client(struct batch *b, struct run_end *theirs, struct err *e)
 	if (!ret)
 		ret = b->plan->op == RUN_PINGPONG ? ping(b, e) : pump(b, false, e);
 	/* What came back or was read overwrote the pattern. */
-	if (b->plan->op == RUN_READ || b->plan->op == RUN_PINGPONG)
+	if (receives)
 		b->p->filled = false;
 	if (ret)
 		return ret;
@@ -528,6 +542,8 @@ static int prepare(struct party *p, struct weir_p2p_conn *conn, const char *text
 			"%u messages of %" PRIu64
 			" bytes at once are more memory than a client gets here (--memory-max)",
 			plan->depth, plan->bytes);
+	else if (!why.code && plan->op != RUN_READ)
+		can_check(conn, plan, &why);
 	if (!why.code)
 		memory_for(p, plan, &why);
 	if (why.code)

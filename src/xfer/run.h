@@ -50,6 +50,7 @@ struct run_end {
 	struct weir_p2p_stats stats; /* of this batch */
 	char memory[16];	     /* "host" */
 	char devices[128];
+	char unpack[16]; /* how what came was put in its place */
 };
 void run_end_free(struct run_end *r);
 

@@ -85,12 +85,12 @@ size_t run_end_format(const struct run_end *r, char *text, size_t size)
 		" checked=%" PRIu32 " wrong=%" PRIu32 " wrong_at=%" PRIu64 " active=%" PRIu64
 		" flight_max=%" PRIu64 " flight_milli=%" PRIu64 " credit=%" PRIu64 " peer=%" PRIu64
 		" socket=%" PRIu64 " unpack=%" PRIu64
-		" sockets=%u memory=%s devices=%s times=%" PRIu32,
+		" sockets=%u memory=%s devices=%s how=%s times=%" PRIu32,
 		r->count, r->bytes, r->elapsed_ns, r->cpu_ns, r->checked, r->wrong, r->wrong_at,
 		s->active_ns, s->in_flight_max, (uint64_t)(s->in_flight_mean * 1000),
 		s->stall_ns[WEIR_P2P_STALL_CREDIT], s->stall_ns[WEIR_P2P_STALL_PEER],
 		s->stall_ns[WEIR_P2P_STALL_SOCKET], s->stall_ns[WEIR_P2P_STALL_UNPACK], s->sockets,
-		r->memory, r->devices, told);
+		r->memory, r->devices, strchr(r->unpack, ' ') ? "-" : r->unpack, told);
 	for (uint32_t i = 0; i < told && n < size; i++)
 		n += (size_t)snprintf(text + n, size - n, ",%" PRIu64, r->time_ns[i]);
 	return n < size ? n : size - 1;
@@ -148,5 +148,8 @@ int run_end_parse(const char *text, struct run_end *r, struct err *e)
 	r->stats.sockets = (unsigned int)sockets;
 	word(text, "memory", r->memory, sizeof(r->memory));
 	word(text, "devices", r->devices, sizeof(r->devices));
+	word(text, "how", r->unpack, sizeof(r->unpack));
+	if (!r->unpack[0] || !strcmp(r->unpack, "-"))
+		snprintf(r->unpack, sizeof(r->unpack), "none needed");
 	return parse_times(text, times, r, e);
 }

@@ -16,6 +16,10 @@ static int stall_cause(const struct weir_p2p_conn *c)
 {
 	bool granted = false;
 
+	for (unsigned int i = 0; c->in && i < c->agreed.channels; i++)
+		if (c->in[i].unpacking)
+			return WEIR_P2P_STALL_UNPACK;
+
 	for (unsigned int i = 0; c->out && i < c->agreed.channels; i++)
 		granted |= c->out[i].posted.count || c->out[i].granted.count;
 	if (granted)
@@ -86,6 +90,6 @@ void stats_read(struct weir_p2p_conn *c, struct weir_p2p_stats *s)
 	socket = share(waited, out.socket_full_ns, out.unacknowledged_ns);
 	unpack = share(starved, in.staging_ns, in.starved_ns);
 	s->stall_ns[WEIR_P2P_STALL_SOCKET] = socket;
-	s->stall_ns[WEIR_P2P_STALL_UNPACK] = unpack;
+	s->stall_ns[WEIR_P2P_STALL_UNPACK] += unpack;
 	s->stall_ns[WEIR_P2P_STALL_PEER] = starved - unpack + (waited - socket);
 }

@@ -26,7 +26,9 @@ struct window_slot {
 	struct net_request *request; /* NULL: granted, not posted yet */
 	struct weir_p2p_transfer *transfer;
 	uint32_t chunk;
-	bool flushing; /* received, and being made visible to the GPU */
+	bool received;	/* lies in fragments, which are not on their way yet */
+	bool flushing;	/* received, and being made visible to the GPU */
+	uint64_t batch; /* of unpacking */
 };
 
 struct window {
@@ -55,6 +57,12 @@ static inline void window_push(struct window *w, struct window_slot slot)
 static inline struct window_slot *window_head(struct window *w)
 {
 	return w->count ? &w->slot[w->first] : NULL;
+}
+
+/* The n-th after the head; there must be so many. */
+static inline struct window_slot *window_at(struct window *w, unsigned int n)
+{
+	return &w->slot[(w->first + n) % WEIR_P2P_WINDOW_MAX];
 }
 
 static inline void window_pop(struct window *w)

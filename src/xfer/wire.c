@@ -59,6 +59,16 @@ static bool token_same(const uint8_t *a, const uint8_t *b)
 	return !differ;
 }
 
+/* What a peer calls its transport is shown to people: letters of one line, nothing else. */
+static void get_name(char to[XFER_NAME_BYTES + 1], const uint8_t *from)
+{
+	memcpy(to, from, XFER_NAME_BYTES);
+	to[XFER_NAME_BYTES] = '\0';
+	for (char *c = to; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+}
+
 void xfer_hello_encode(const struct xfer_hello *h, uint8_t bytes[XFER_HELLO_BYTES])
 {
 	memset(bytes, 0, XFER_HELLO_BYTES);
@@ -72,6 +82,7 @@ void xfer_hello_encode(const struct xfer_hello *h, uint8_t bytes[XFER_HELLO_BYTE
 	put32(bytes + 60, h->window);
 	put64(bytes + 64, h->chunk_bytes);
 	put32(bytes + 72, h->directions);
+	memcpy(bytes + 76, h->transport, XFER_NAME_BYTES);
 }
 
 int xfer_hello_decode(const uint8_t bytes[XFER_HELLO_BYTES], struct xfer_hello *h, struct err *e)
@@ -89,6 +100,7 @@ int xfer_hello_decode(const uint8_t bytes[XFER_HELLO_BYTES], struct xfer_hello *
 	h->window = get32(bytes + 60);
 	h->chunk_bytes = get64(bytes + 64);
 	h->directions = get32(bytes + 72);
+	get_name(h->transport, bytes + 76);
 	return 0;
 }
 
@@ -99,7 +111,18 @@ static bool figures_fit(uint32_t channels, uint32_t window, uint64_t chunk_bytes
 	       chunk_bytes <= WEIR_P2P_CHUNK_MAX;
 }
 
-enum xfer_refusal xfer_hello_judge(const struct xfer_hello *h, const uint8_t *token, uint32_t rank)
+/* weir's plugin is weir's transport. */
+static bool transport_same(const char *a, const char *b)
+{
+	if (!strcmp(a, "weir"))
+		a = "tcp";
+	if (!strcmp(b, "weir"))
+		b = "tcp";
+	return !*a || !*b || !strncmp(a, b, XFER_NAME_BYTES);
+}
+
+enum xfer_refusal xfer_hello_judge(
+	const struct xfer_hello *h, const uint8_t *token, uint32_t rank, const char *transport)
 {
 	if (h->version != XFER_VERSION)
 		return XFER_WRONG_VERSION;
@@ -111,6 +134,8 @@ enum xfer_refusal xfer_hello_judge(const struct xfer_hello *h, const uint8_t *to
 		return XFER_WRONG_COUNT;
 	if (h->peer_rank != XFER_ANY_RANK && h->peer_rank != rank)
 		return XFER_WRONG_RANK;
+	if (!transport_same(h->transport, transport))
+		return XFER_WRONG_TRANSPORT;
 	return XFER_WELCOME;
 }
 
@@ -124,6 +149,7 @@ void xfer_welcome_encode(const struct xfer_welcome *w, uint8_t bytes[XFER_WELCOM
 	put32(bytes + 20, w->window);
 	put64(bytes + 24, w->chunk_bytes);
 	put32(bytes + 32, w->rank);
+	memcpy(bytes + 36, w->transport, XFER_NAME_BYTES);
 }
 
 static int refused(const struct xfer_welcome *w, const struct xfer_hello *asked, struct err *e)
@@ -139,6 +165,10 @@ static int refused(const struct xfer_welcome *w, const struct xfer_hello *asked,
 	case XFER_WRONG_RANK:
 		err_set(e, EPROTO, "GPU %u listens there, not GPU %u", w->rank, asked->peer_rank);
 		return err_hint(e, "GPU n listens on the base port + n");
+	case XFER_WRONG_TRANSPORT:
+		err_set(e, EPROTO, "the server moves data by %s, this end by %s", w->transport,
+			asked->transport);
+		return err_hint(e, "give both ends the same --plugin, or neither");
 	case XFER_NO_CHANNELS:
 		err_set(e, EPROTO, "the server could not open its channels");
 		return err_hint(e, "its own output says why");
@@ -160,6 +190,7 @@ int xfer_welcome_decode(const uint8_t bytes[XFER_WELCOME_BYTES], const struct xf
 	w->window = get32(bytes + 20);
 	w->chunk_bytes = get64(bytes + 24);
 	w->rank = get32(bytes + 32);
+	get_name(w->transport, bytes + 36);
 	if (w->version != XFER_VERSION) {
 		err_set(e, EPROTO, "the server speaks version %u of the p2p protocol, this end %u",
 			w->version, asked->version);

@@ -41,6 +41,7 @@
 #define XFER_BODY_MAX	   (XFER_INLINE_MAX + 256)
 #define XFER_CREDIT	   64 /* offers of one end that are not settled */
 #define XFER_ANY_RANK	   UINT32_MAX
+#define XFER_NAME_BYTES	   20
 #define XFER_TO_SERVER	   1u
 #define XFER_TO_CLIENT	   2u
 
@@ -52,6 +53,7 @@ enum xfer_refusal {
 	XFER_WRONG_COUNT, /* of channels */
 	XFER_WRONG_RANK,  /* another one listens here */
 	XFER_NO_CHANNELS, /* the server could not open its own */
+	XFER_WRONG_TRANSPORT,
 	XFER_REFUSALS,
 };
 
@@ -62,6 +64,7 @@ struct xfer_hello {
 	uint32_t channels, window;
 	uint32_t directions; /* XFER_TO_SERVER | XFER_TO_CLIENT */
 	uint64_t chunk_bytes;
+	char transport[XFER_NAME_BYTES + 1]; /* what the handles are for; empty: not said */
 };
 
 struct xfer_welcome {
@@ -70,6 +73,7 @@ struct xfer_welcome {
 	uint32_t channels, window;
 	uint64_t chunk_bytes;
 	uint32_t rank;
+	char transport[XFER_NAME_BYTES + 1];
 };
 
 void xfer_hello_encode(const struct xfer_hello *h, uint8_t bytes[XFER_HELLO_BYTES]);
@@ -77,7 +81,8 @@ void xfer_hello_encode(const struct xfer_hello *h, uint8_t bytes[XFER_HELLO_BYTE
  * only the version is then set. */
 int xfer_hello_decode(const uint8_t bytes[XFER_HELLO_BYTES], struct xfer_hello *h, struct err *e);
 /* Whether the agreed figures of a hello are in range; the refusal, or XFER_WELCOME. */
-enum xfer_refusal xfer_hello_judge(const struct xfer_hello *h, const uint8_t *token, uint32_t rank);
+enum xfer_refusal xfer_hello_judge(
+	const struct xfer_hello *h, const uint8_t *token, uint32_t rank, const char *transport);
 
 void xfer_welcome_encode(const struct xfer_welcome *w, uint8_t bytes[XFER_WELCOME_BYTES]);
 /* Decode and judge against what was asked for: -EACCES wrong token, -EPROTO anything else that is

@@ -5,6 +5,8 @@ import os
 from weirtest import WEIR, Process, free_ports, is_listening, validate, wait_for
 
 PLUGIN = os.environ.get("P2P_PLUGIN", "")
+SCATTER = os.environ.get("P2P_SCATTER", "")
+FAKE_CUDA = os.environ.get("P2P_FAKE_CUDA", "")
 EXAMPLE = os.environ.get("P2P_EXAMPLE", "")
 # Others' variables must not decide what a test does.
 CLEAN = {name: "" for name in ("UCCL_TCPX_PERF_SIZE", "UCCL_TCPX_NUM_CHANNELS", "NCCL_P2P_NET_CHUNKSIZE")}
@@ -13,10 +15,10 @@ CLEAN = {name: "" for name in ("UCCL_TCPX_PERF_SIZE", "UCCL_TCPX_NUM_CHANNELS", 
 class P2pServer(Process):
     """first: the first of its GPUs, gpus: how many."""
 
-    def __init__(self, *args, port=None, first=0, gpus=1, role="server", prefix=(), program=None, env=None):
+    def __init__(self, *args, port=None, first=0, gpus=1, role="server", prefix=(), program=None, env=None, mem="host"):
         self.port = port or free_ports(first + gpus)
         self.prefix = list(prefix)
-        words = program or [WEIR, "p2p", role, "--mem", "host", "--port-base", self.port]
+        words = program or [WEIR, "p2p", role, "--mem", mem, "--port-base", self.port]
         super().__init__(*words, *args, prefix=prefix, env={**CLEAN, **(env or {})})
         for gpu in range(first, first + gpus):
             wait_for("the server to listen", lambda at=self.port + gpu: self._is_ready(at))

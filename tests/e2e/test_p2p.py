@@ -6,7 +6,7 @@ import os
 import pytest
 
 import network
-from p2p import CLEAN, EXAMPLE, PLUGIN, P2pServer, good, record_of
+from p2p import CLEAN, EXAMPLE, FAKE_CUDA, PLUGIN, SCATTER, P2pServer, good, record_of
 from weirtest import Process, free_ports, link, validate, wait_for, weir
 
 QUICK = ["--json", "--iterations", "6", "--warmup", "1"]
@@ -91,6 +91,40 @@ def test_the_plugin_moves_the_same_bytes(version):
             assert record["local"]["wrong"] == record["remote"]["wrong"] == 0
 
 
+def fragments(kind):
+    """Fragments in host memory, or in that of a GPU: a driver that runs its kernels on the CPU stands in for one."""
+    env = {"WEIR_IFNAME": "lo", "WEIR_TEST_SCATTER": kind}
+    if kind == "cuda":
+        env["LD_LIBRARY_PATH"] = os.path.dirname(FAKE_CUDA)
+    return {"env": env, "mem": kind}
+
+
+@pytest.mark.parametrize("kind,how", (("host", "kernel"), ("cuda", "kernel"), ("cuda", "d2d"), ("cuda", "host")))
+def test_fragments_are_put_in_their_place(kind, how):
+    """The plugin overwrites what was consumed: data that is right was unpacked before."""
+    args = ["--plugin", SCATTER, "--unpack", how, "--devices", "lo"]
+    where = fragments(kind)
+    with P2pServer(*args, **where) as server:
+        for op in ("send", "write", "read"):
+            record = good(server.client(*QUICK, *args, "--op", op, "--size", "3000001", "--chunk", "100000", "--channels", "3", **where))
+            assert record["unpack"] == (how if kind == "cuda" else "host") and record["transport"] == "scatter", record
+            assert record["local"]["memory"] == record["remote"]["memory"] == kind and record["check"] is True
+            assert record["local"]["checked"] + record["remote"]["checked"] >= 2, record
+            assert record["local"]["wrong"] == record["remote"]["wrong"] == 0
+
+
+def test_fragments_are_dropped_only_where_nobody_checks():
+    where = fragments("host")
+    with P2pServer("--plugin", SCATTER, "--unpack", "none", **where) as server:
+        args = ["--plugin", SCATTER, *QUICK, "--size", "1M"]
+        done = server.client(*args, **where)
+        assert done.status == 1 and "--no-check" in done.stderr, done
+        record = good(server.client(*args, "--no-check", **where))
+        assert record["unpack"] == "none" and record["check"] is False and record["bytes_per_s"] > 0
+        record = good(server.client(*args, "--unpack", "none", **where))
+        assert record["check"] is False and record["remote"]["checked"] == 0
+
+
 def test_plugin_is_shown():
     done = weir("p2p", "plugin", PLUGIN, "--json", env={"WEIR_IFNAME": "lo"})
     assert done.status == 0, done
@@ -158,21 +192,22 @@ def mesh_of(client):
     return mesh
 
 
-@pytest.mark.parametrize("processes", (False, True))
-def test_mesh_of_eight_over_four_rails(processes):
+# How one end runs its GPUs is no matter of the other's.
+@pytest.mark.parametrize("processes,there_processes", ((False, True), (True, False)))
+def test_mesh_of_eight_over_four_rails(processes, there_processes):
     why = network.missing()
     if why:
         pytest.skip(why)
-    how = ["--processes"] if processes else []
+    how, there_how = (["--processes"] if each else [] for each in (processes, there_processes))
     with network.Host() as here, network.Host() as there:
         rails = [network.veth(here, there, subnet) for subnet in (1, 2, 3, 4)]
         maps = [";".join(f"{2 * i}-{2 * i + 1}:{rail[end]}" for i, rail in enumerate(rails)) for end in (0, 1)]
         for host, end in ((here, 0), (there, 1)):
             for rail in rails:
                 wait_for("the link", lambda h=host, d=rail[end]: read(h, d, "operstate").strip() == "up")
-        args = ["--gpus", "0-7", *how]
-        with P2pServer("--map", maps[1], *args, role="mesh", gpus=8, prefix=there.prefix) as server:
-            with server.start_client("--map", maps[0], *args, "--json", "--size", "2M", "--iterations", "4", "--channels", "2",
+        args = ["--gpus", "0-7"]
+        with P2pServer("--map", maps[1], *args, *there_how, role="mesh", gpus=8, prefix=there.prefix) as server:
+            with server.start_client("--map", maps[0], *args, *how, "--json", "--size", "2M", "--iterations", "4", "--channels", "2",
                                      host="10.77.1.2", role="mesh", prefix=here.prefix) as client:
                 mesh = mesh_of(client)
             assert mesh["processes"] is processes and [run["gpu"] for run in mesh["runs"]] == list(range(8))

@@ -32,7 +32,7 @@ static void test_hello_comes_back_as_it_was(void **state)
 	xfer_hello_encode(&h, bytes);
 	assert_int_equal(xfer_hello_decode(bytes, &again, NULL), 0);
 	assert_memory_equal(&h, &again, sizeof(h));
-	assert_int_equal(xfer_hello_judge(&again, h.token, 5), XFER_WELCOME);
+	assert_int_equal(xfer_hello_judge(&again, h.token, 5, "tcp"), XFER_WELCOME);
 }
 
 static void test_hello_of_something_else_is_refused(void **state)
@@ -54,23 +54,30 @@ static void test_hello_is_judged(void **state)
 	(void)state;
 	xfer_token("secreT", other, NULL);
 	bad = h, bad.version++;
-	assert_int_equal(xfer_hello_judge(&bad, h.token, 5), XFER_WRONG_VERSION);
-	assert_int_equal(xfer_hello_judge(&h, other, 5), XFER_WRONG_TOKEN);
-	assert_int_equal(xfer_hello_judge(&h, h.token, 4), XFER_WRONG_RANK);
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "tcp"), XFER_WRONG_VERSION);
+	assert_int_equal(xfer_hello_judge(&h, other, 5, "tcp"), XFER_WRONG_TOKEN);
+	assert_int_equal(xfer_hello_judge(&h, h.token, 4, "tcp"), XFER_WRONG_RANK);
+	bad = h;
+	strcpy(bad.transport, "a plugin");
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "tcp"), XFER_WRONG_TRANSPORT);
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "a plugin"), XFER_WELCOME);
+	strcpy(bad.transport, "weir");
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "tcp"), XFER_WELCOME);
+	bad = h;
 	bad = h, bad.peer_rank = XFER_ANY_RANK;
-	assert_int_equal(xfer_hello_judge(&bad, h.token, 4), XFER_WELCOME);
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 4, "tcp"), XFER_WELCOME);
 	bad = h, bad.channels = 0;
-	assert_int_equal(xfer_hello_judge(&bad, h.token, 5), XFER_WRONG_COUNT);
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "tcp"), XFER_WRONG_COUNT);
 	bad = h, bad.channels = 65;
-	assert_int_equal(xfer_hello_judge(&bad, h.token, 5), XFER_WRONG_COUNT);
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "tcp"), XFER_WRONG_COUNT);
 	bad = h, bad.window = 33;
-	assert_int_equal(xfer_hello_judge(&bad, h.token, 5), XFER_WRONG_COUNT);
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "tcp"), XFER_WRONG_COUNT);
 	bad = h, bad.chunk_bytes = 4095;
-	assert_int_equal(xfer_hello_judge(&bad, h.token, 5), XFER_WRONG_COUNT);
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "tcp"), XFER_WRONG_COUNT);
 	bad = h, bad.chunk_bytes = WEIR_P2P_CHUNK_MAX + 1;
-	assert_int_equal(xfer_hello_judge(&bad, h.token, 5), XFER_WRONG_COUNT);
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "tcp"), XFER_WRONG_COUNT);
 	bad = h, bad.directions = XFER_TO_CLIENT;
-	assert_int_equal(xfer_hello_judge(&bad, h.token, 5), XFER_WRONG_COUNT);
+	assert_int_equal(xfer_hello_judge(&bad, h.token, 5, "tcp"), XFER_WRONG_COUNT);
 }
 
 static int welcome(struct xfer_welcome w, struct err *e)
