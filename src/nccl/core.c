@@ -10,6 +10,7 @@
 
 #define REQUESTS 64
 #define CHANNELS "8"
+#define STALL_S	 1800
 
 struct core_request {
 	struct core_comm *comm;
@@ -99,12 +100,18 @@ static bool wants_cuda(void)
 }
 
 /* NCCL opens few channels where it believes a network to be slow, and one channel keeps at most eight
- * steps of 512 KiB under way: over TCP that is not enough. Its user's word comes first. */
+ * steps of 512 KiB under way: over TCP that is not enough. Its user's word comes first. The environment is
+ * changed once in the life of the process, when NCCL loads the plugin, below the lock: other threads should not
+ * look at theirs meanwhile, and who cannot promise that sets one of these words. */
 static void want_channels(void)
 {
 	static const char *const words[] = { "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
 		"NCCL_MIN_CTAS", "NCCL_MAX_CTAS" };
+	static bool asked;
 
+	if (asked)
+		return;
+	asked = true;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (getenv(words[i]))
 			return;
@@ -124,7 +131,12 @@ static int open_net(struct err *e)
 	o.threads = number_of("WEIR_THREADS", 1, 256, 0);
 	o.timeout_ns = (uint64_t)number_of("WEIR_TIMEOUT", 1, 86400, 0) * 1000000000u;
 	o.cuda = wants_cuda();
+	/* A rank may wait for another that computes; one that is stopped must not hold the rest for ever. */
+	o.stall_ns = (uint64_t)number_of("WEIR_STALL_TIMEOUT", 0, 86400 * 7, STALL_S) * 1000000000u;
 	ret = net_tcp_open(&core.net, &o, e);
+	if (!ret && core.net->ignored)
+		core_log(PLUGIN_WARN, "NET/weir: up, but without a link, and not used: %s",
+			core.net->ignored);
 	for (int i = 0; !ret && i < core.net->devices; i++)
 		if (!core.net->ops->properties(core.net, i, &p, NULL))
 			core_log(PLUGIN_INFO, "NET/weir: weir " WEIR_VERSION " uses %s, %d Mbit/s",

@@ -124,6 +124,28 @@ static int locals_add(struct tcp_net *n, const struct ifaddrs *list)
 	return 0;
 }
 
+/* Up, and nothing at the other end of the cable: a connection through it would never come to be. */
+static void ignore(struct tcp_net *n, const char *name)
+{
+	size_t at = strlen(n->ignored);
+
+	if (strstr(n->ignored, name))
+		return;
+	snprintf(n->ignored + at, sizeof(n->ignored) - at, "%s%s", at ? ", " : "", name);
+}
+
+static void look_at(struct tcp_net *n, const struct ifaddrs *i, bool last_resort)
+{
+	bool loopback = i->ifa_flags & IFF_LOOPBACK;
+
+	if (!usable(i) || !wanted(n->options.interfaces, i->ifa_name, loopback, last_resort))
+		return;
+	if (loopback || i->ifa_flags & IFF_RUNNING)
+		device_add(n, i);
+	else
+		ignore(n, i->ifa_name);
+}
+
 int tcp_devices_find(struct tcp_net *n, struct err *e)
 {
 	const char *spec = n->options.interfaces;
@@ -136,17 +158,18 @@ int tcp_devices_find(struct tcp_net *n, struct err *e)
 	ret = n->device ? locals_add(n, list) : -ENOMEM;
 	for (int last_resort = 0; !ret && !n->base.devices && last_resort < 2; last_resort++)
 		for (const struct ifaddrs *i = list; i; i = i->ifa_next)
-			if (usable(i) &&
-				(i->ifa_flags & IFF_LOOPBACK || i->ifa_flags & IFF_RUNNING) &&
-				wanted(spec, i->ifa_name, i->ifa_flags & IFF_LOOPBACK, last_resort))
-				device_add(n, i);
+			look_at(n, i, last_resort);
 	freeifaddrs(list);
 	if (ret)
 		return err_set(e, -ret, "no memory for network interfaces");
+	if (n->ignored[0])
+		n->base.ignored = n->ignored;
 	if (n->base.devices)
 		return 0;
 	err_set(e, ENODEV, "no interface is up and has an address%s%s",
 		spec && *spec ? " among " : "", spec ? spec : "");
+	if (n->ignored[0])
+		return err_hint(e, "up, but without a link: %s", n->ignored);
 	return err_hint(e, "list them with: ip address");
 }
 

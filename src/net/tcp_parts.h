@@ -187,6 +187,7 @@ struct tcp_net {
 	struct net base;
 	struct net_tcp_options options;
 	struct tcp_device *device;
+	char ignored[256];	 /* interfaces that are up and lead nowhere */
 	struct sock_addr *local; /* all addresses of this host */
 	size_t locals;
 	/* wait() */

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "comms.h"
 #include "net/plugin.h"
+#include "net/plugin_unpack.h"
 
 static struct net *open_version(int version)
 {
@@ -101,6 +102,30 @@ static void no_thread_or_descriptor_survives(void **state)
 	}
 }
 
+/* As under NCCL when the peer's process is stopped: its kernel lives, and nothing moves. */
+static void a_peer_that_does_nothing_is_given_up(void **state)
+{
+	struct net_request *r[4];
+	struct err e = { 0 };
+	struct comms p;
+	struct net *n;
+
+	(void)state;
+	setenv("WEIR_STALL_TIMEOUT", "1", 1);
+	n = open_version(11);
+	unsetenv("WEIR_STALL_TIMEOUT");
+	comms_open(&p, n);
+	comms_carry(&p, 100000, 1);
+	for (size_t i = 0; i < 4; i++)
+		r[i] = comms_receive(&p, i * 100000, 100000);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(comms_finish(&p, p.receiver, r[i], NULL, &e), -ECONNRESET);
+		assert_non_null(strstr(e.hint, "has not moved for 1.0 s"));
+	}
+	comms_close(&p);
+	n->ops->close(n);
+}
+
 static void a_file_that_is_not_there_is_said(void **state)
 {
 	struct err e = { 0 };
@@ -185,6 +210,47 @@ static void a_plugin_with_the_known_defects_carries_data(void **state)
 	n->ops->close(n);
 }
 
+static const struct {
+	uint64_t count;
+	struct plugin_unpack_fragment at[3];
+	int ret, fragments;
+} lists[] = {
+	{ 3, { { 100, 40, 0 }, { 7, 50, 50 }, { 0, 10, 40 } }, 0, 3 },
+	{ 3, { { 100, 40, 0 }, { 140, 20, 40 }, { 0, 40, 60 } }, 0, 2 }, /* neighbours */
+	{ 2, { { 100, 100, 0 }, { 0, 0, 100 } }, 0, 1 },
+	{ 0, { { 0, 0, 0 } }, 0, 0 },			      /* it is where it belongs */
+	{ 2, { { 100, 40, 0 }, { 7, 50, 50 } }, -EPROTO, 0 }, /* a hole */
+	{ 1, { { 0, 101, 0 } }, -EPROTO, 0 },		      /* beyond the message */
+	{ 1, { { 0, 1, UINT64_MAX } }, -EPROTO, 0 },
+	{ PLUGIN_UNPACK_FRAGMENTS + 1, { { 0, 0, 0 } }, -EPROTO, 0 },
+};
+
+static void lists_of_fragments_are_checked(void **state)
+{
+	static struct plugin_unpack_meta meta;
+	struct plugin_unpack_handle inside = { .meta = &meta, .pool = "" };
+	struct plugin_device_handle handle = { 0 };
+	struct net_fragments f;
+	struct plugin_unpack *u;
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(plugin_unpack_open(&u, &handle, &e), -EPROTO);
+	handle.handle = &inside;
+	assert_int_equal(plugin_unpack_open(&u, &handle, &e), 0);
+	for (unsigned int i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		/* Slots go round. */
+		unsigned int number = 14 + i, slot = number % PLUGIN_UNPACK_SLOTS;
+
+		memcpy(meta.fragment[slot], lists[i].at, sizeof(lists[i].at));
+		meta.count[slot] = lists[i].count;
+		assert_int_equal(plugin_unpack_list(u, number, 100, &f, &e), lists[i].ret);
+		if (!lists[i].ret)
+			assert_int_equal(f.count, lists[i].fragments);
+	}
+	plugin_unpack_close(u);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,11 +258,13 @@ int main(void)
 		cmocka_unit_test(the_newest_version_is_taken),
 		cmocka_unit_test(properties_are_the_same_in_every_version),
 		cmocka_unit_test(no_thread_or_descriptor_survives),
+		cmocka_unit_test(a_peer_that_does_nothing_is_given_up),
 		cmocka_unit_test(a_file_that_is_not_there_is_said),
 		cmocka_unit_test(a_library_without_tables_is_refused),
 		cmocka_unit_test(a_plugin_whose_init_fails_is_refused_with_its_words),
 		cmocka_unit_test(a_plugin_with_an_old_version_only_is_used),
 		cmocka_unit_test(a_plugin_with_the_known_defects_carries_data),
+		cmocka_unit_test(lists_of_fragments_are_checked),
 	};
 
 	setenv("WEIR_IFNAME", "lo", 1);
