@@ -249,6 +249,7 @@ static void stop_ready(struct loop *l, struct loop_fd *source, uint32_t events)
 	loop_remove(l, source);
 	a->stopping = true;
 	agent_remove_all(a);
+	agent_kill_runs(a);
 	watchers_end(a, RPC_UNAVAILABLE, "the agent shuts down");
 	rpc_server_shutdown(a->server, clock_ns() + 2 * NS_PER_S, server_done, a);
 }
@@ -386,7 +387,7 @@ static int serve(struct agent *a, struct err *e)
 	service[1] = (struct rpc_service){ &dxs__prober__connection_manager__descriptor,
 		connection_manager_methods, 2, a };
 	service[2] =
-		(struct rpc_service){ &weir__v1__agent__descriptor, agent_native_methods, 4, a };
+		(struct rpc_service){ &weir__v1__agent__descriptor, agent_native_methods, 5, a };
 	ret = rpc_server_new(&a->server, &a->loop, &options, e);
 	for (int i = 0; !ret && i < 3; i++)
 		ret = rpc_server_add(a->server, &service[i], e);
@@ -451,6 +452,7 @@ int agent_run(const struct agent_options *o, int stop_fd, struct err *e)
 	hist_init(&a->schedule);
 	list_init(&a->targets);
 	list_init(&a->watchers);
+	list_init(&a->runs);
 	ret = loop_init(&a->loop, agent_woken, e);
 	if (ret)
 		goto free_agent;
@@ -467,6 +469,7 @@ int agent_run(const struct agent_options *o, int stop_fd, struct err *e)
 		}
 		agent_flush(a);
 	}
+	agent_kill_runs(a);
 	web_server_free(a->web);
 	rpc_health_free(a->health);
 	rpc_server_free(a->server);

@@ -433,9 +433,10 @@ static void set_up_probe(struct rpc_call *call, const ProtobufCMessage *message,
 	rpc_call_reply(call, &reply.base);
 }
 
-const struct rpc_method agent_native_methods[4] = {
+const struct rpc_method agent_native_methods[5] = {
 	{ "GetStatus", RPC_UNARY, get_status },
 	{ "SetPinglist", RPC_UNARY, set_pinglist },
 	{ "Watch", RPC_SERVER_STREAM, watch },
 	{ "SetUpProbe", RPC_UNARY, set_up_probe },
+	{ "Run", RPC_UNARY, agent_run_end },
 };

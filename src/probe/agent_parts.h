@@ -86,7 +86,8 @@ struct agent {
 	struct list targets;
 	size_t target_count, leaving; /* leaving: removed, not yet gone */
 	struct change change;
-	struct list watchers;
+	struct list watchers, runs;
+	size_t run_count;
 	struct event *event;
 	size_t events;
 	uint64_t generation, lease_ns, window_ns, window_wall_ns, started_wall_ns;
@@ -115,8 +116,12 @@ void change_go_on(struct agent *a); /* answers when nothing is waited for any mo
 /* agent_metrics.c */
 int agent_metrics_start(struct agent *a, struct err *e);
 
+/* agent_run.c */
+void agent_run_end(struct rpc_call *call, const ProtobufCMessage *message, void *context);
+void agent_kill_runs(struct agent *a);
+
 /* agent_native.c */
-extern const struct rpc_method agent_native_methods[4];
+extern const struct rpc_method agent_native_methods[5];
 void report_window(struct agent *a);  /* all pairs, and begin a new window */
 void report_changes(struct agent *a); /* what happened, at once */
 void watchers_end(struct agent *a, enum rpc_code code, const char *why);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "probe/controller.h"
-
-#include <inttypes.h>
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,164 +7,23 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/loop.h"
-#include "net/sock.h"
-#include "rpc/client.h"
-#include "rpc/proto/agent.pb-c.h"
+#include "probe/controller_parts.h"
 
 #define ASK_NS	 (5 * NS_PER_S)
+#define CLEAR_NS (2 * NS_PER_S)
 #define WATCH_NS (3600 * NS_PER_S)
-#define NICS_MAX MESH_RAILS_MAX
 
-struct remote {
-	struct controller *c;
-	struct controller_host *shown;
-	struct rpc_client *client;
-	struct loop_timer retry;
-	char nic[NICS_MAX][SOCK_ADDR_TEXT];
-	bool known, watching, listed;
-	size_t first, pairs; /* of the controller's pairs, by from_host */
-};
-
-struct controller {
-	const struct controller_want *want;
-	struct loop loop;
-	struct loop_fd stop;
-	struct loop_timer judge, end;
-	struct rpc_tls *tls;
-	struct remote *remote;
-	struct controller_host *host;
-	uint32_t hosts, asked;
-	struct mesh_pair *pair;
-	size_t pairs;
-	struct verdicts *verdicts;
-	struct controller_view view;
-	struct hist rtt, window, last_window;
-	uint64_t window_sent, window_lost, generation;
-	char name[64];
-};
-
-static void tell(struct controller *c, enum controller_news news)
+static void fail(struct controller *c, const struct err *e)
 {
-	c->view.wall_ns = clock_wall_ns();
-	if (c->want->told)
-		c->want->told(c->want->context, news, &c->view);
-}
-
-/* Reports */
-
-static uint64_t histogram_median(const Weir__V1__Histogram *h)
-{
-	uint64_t seen = 0;
-
-	for (size_t i = 0; h && i < h->n_bucket && i < h->n_bucket_count; i++) {
-		seen += h->bucket_count[i];
-		if (seen * 2 >= h->count && h->bucket[i] < HIST_BUCKETS)
-			return hist_bucket_high_ns(h->bucket[i]);
-	}
-	return 0;
-}
-
-static uint32_t histogram_samples(const Weir__V1__Histogram *h)
-{
-	return !h ? 0 : h->count > UINT32_MAX ? UINT32_MAX : (uint32_t)h->count;
-}
-
-static void histogram_add(struct hist *to, const Weir__V1__Histogram *h)
-{
-	if (!h || !h->count)
-		return;
-	for (size_t i = 0; i < h->n_bucket && i < h->n_bucket_count; i++)
-		if (h->bucket[i] < HIST_BUCKETS && h->bucket_count[i] <= h->count)
-			to->bucket[h->bucket[i]] += h->bucket_count[i];
-	to->count += h->count;
-	to->sum_ns += h->sum_ns;
-	to->sum_squares += h->sum_squares;
-	if (h->min_ns < to->min_ns)
-		to->min_ns = h->min_ns;
-	if (h->max_ns > to->max_ns)
-		to->max_ns = h->max_ns;
-}
-
-static const char *address_of(const struct controller *c, uint32_t host, uint32_t rail)
-{
-	return c->remote[host].nic[rail];
-}
-
-static bool is_pair(const struct controller *c, size_t i, const Weir__V1__PairWindow *w)
-{
-	const struct mesh_pair *p = &c->pair[i];
-
-	return !strcmp(address_of(c, p->from_host, p->from_rail), w->local_address) &&
-	       !strcmp(address_of(c, p->to_host, p->to_rail), w->peer_address);
-}
-
-/* Reports come in the order of the list: the next one is nearly always right. */
-static bool find_pair(const struct controller *c, const struct remote *r,
-	const Weir__V1__PairWindow *w, size_t *at)
-{
-	for (size_t i = 0; i < r->pairs; i++) {
-		size_t index = r->first + (*at - r->first + i) % r->pairs;
-
-		if (is_pair(c, index, w)) {
-			*at = index;
-			return true;
-		}
-	}
-	return false;
-}
-
-static void received(void *context, const ProtobufCMessage *message)
-{
-	const Weir__V1__Report *report = (const void *)message;
-	struct remote *r = context;
-	struct controller *c = r->c;
-	size_t at = r->first;
-
-	r->shown->answers = true;
-	for (size_t i = 0; i < report->n_pair && r->pairs; i++) {
-		const Weir__V1__PairWindow *w = report->pair[i];
-		bool stamped = w->network && w->network->count;
-		struct verdict_window window = { .sent = (uint32_t)w->sent,
-			.lost = (uint32_t)(w->lost + w->corrupt),
-			.samples = histogram_samples(stamped ? w->network : w->rtt),
-			.stamped = stamped,
-			.median_ns = histogram_median(stamped ? w->network : w->rtt),
-			.prober_ns = stamped ? histogram_median(w->prober_delay) : 0,
-			.responder_ns = stamped ? histogram_median(w->responder_delay) : 0,
-			.late_ns = w->late_ns };
-
-		if (!find_pair(c, r, w, &at))
-			continue;
-		verdict_add(c->verdicts, at, &window);
-		if (++at == r->first + r->pairs)
-			at = r->first;
-		c->window_sent += w->sent;
-		c->window_lost += w->lost;
-		c->view.corrupt += w->corrupt;
-		r->shown->sent += w->sent;
-		r->shown->lost += w->lost;
-		histogram_add(&c->rtt, w->rtt);
-		histogram_add(&c->window, w->rtt);
-	}
+	c->error = *e;
+	loop_stop(&c->loop);
 }
 
 static void judge_due(struct loop *l, struct loop_timer *timer)
 {
 	struct controller *c = container_of(timer, struct controller, judge);
 
-	verdict_judge(c->verdicts, clock_wall_ns());
-	c->view.windows++;
-	c->view.sent += c->window_sent;
-	c->view.lost += c->window_lost;
-	c->view.window_sent = c->window_sent;
-	c->view.window_lost = c->window_lost;
-	c->last_window = c->window;
-	tell(c, CONTROLLER_WINDOW);
-	c->window_sent = c->window_lost = 0;
-	hist_init(&c->window);
-	for (uint32_t i = 0; i < c->hosts; i++)
-		c->host[i].sent = c->host[i].lost = 0;
+	controller_judge(c);
 	loop_timer_set(l, timer, clock_ns() + c->want->window_ns, judge_due);
 }
 
@@ -180,6 +37,26 @@ static void lost_agent(struct remote *r)
 	loop_timer_set(&r->c->loop, &r->retry, clock_ns() + NS_PER_S, ask_again);
 }
 
+/* Two controllers do not fight over an agent: the last one has it. */
+static void was_taken(struct remote *r)
+{
+	struct controller *c = r->c;
+	struct err e;
+
+	r->shown->answers = false;
+	r->taken = true;
+	if (r->is_last)
+		controller_last(r);
+	for (uint32_t i = 0; i < c->hosts; i++)
+		if (c->remote[i].known && !c->remote[i].taken)
+			return;
+	if (c->ended)
+		return;
+	err_set(&e, EBUSY, "another controller has taken all agents");
+	err_hint(&e, "stop it, or wait for its end: an agent has one list of targets");
+	fail(c, &e);
+}
+
 static void watch_ended(void *context, const struct rpc_reply *reply)
 {
 	struct remote *r = context;
@@ -187,7 +64,7 @@ static void watch_ended(void *context, const struct rpc_reply *reply)
 	r->watching = false;
 	if (reply->code == RPC_ABORTED) {
 		log_warn("%s: %s", r->shown->name, reply->words);
-		r->shown->answers = false;
+		was_taken(r);
 		return;
 	}
 	r->listed = false; /* it may be another process by now */
@@ -201,7 +78,7 @@ static void watch(struct remote *r)
 		.method = "Watch",
 		.message = &message.base,
 		.deadline_ns = clock_ns() + WATCH_NS,
-		.received = received,
+		.received = controller_received,
 		.done = watch_ended,
 		.context = r };
 
@@ -225,14 +102,24 @@ static void listed(void *context, const struct rpc_reply *reply)
 	watch(r);
 }
 
+static void cleared(void *context, const struct rpc_reply *reply)
+{
+	struct controller *c = ((struct remote *)context)->c;
+
+	(void)reply;
+	if (!--c->clearing)
+		loop_stop(&c->loop);
+}
+
 static void fill_target(struct controller *c, size_t i, Weir__V1__PinglistTarget *t, char rail[16])
 {
-	const struct mesh_pair *p = &c->pair[i];
+	const struct controller_pair *p = &c->pair[i];
 
 	weir__v1__pinglist_target__init(t);
-	snprintf(rail, 16, "%u", p->from_rail);
-	t->local_address = c->remote[p->from_host].nic[p->from_rail];
-	t->peer_address = c->remote[p->to_host].nic[p->to_rail];
+	snprintf(rail, 16, "%u", p->m.from_rail);
+	t->local_address = (char *)p->local;
+	t->peer_address = (char *)p->peer;
+	t->copy = p->m.copy;
 	t->rail = rail;
 	t->rate = c->want->rate;
 	t->payload_bytes = c->want->payload_bytes;
@@ -251,11 +138,12 @@ static void send_list(struct remote *r, bool empty)
 	struct rpc_request request = { .service = &weir__v1__agent__descriptor,
 		.method = "SetPinglist",
 		.message = &list.base,
-		.deadline_ns = clock_ns() + ASK_NS,
-		.done = listed,
+		.deadline_ns = clock_ns() + (empty ? CLEAR_NS : ASK_NS),
+		.done = empty ? cleared : listed,
 		.context = r };
+	int ret = target && pointer && rail ? 0 : -ENOMEM;
 
-	for (size_t i = 0; target && pointer && rail && i < n; i++) {
+	for (size_t i = 0; !ret && i < n; i++) {
 		fill_target(c, r->first + i, &target[i], rail[i]);
 		pointer[i] = &target[i];
 	}
@@ -265,8 +153,11 @@ static void send_list(struct remote *r, bool empty)
 	list.window_ns = c->want->window_ns;
 	list.n_target = n;
 	list.target = pointer;
-	if (!target || !pointer || !rail || rpc_client_call(r->client, &request, NULL, NULL))
+	if (!ret)
+		ret = rpc_client_call(r->client, &request, NULL, NULL);
+	if (ret && !empty)
 		lost_agent(r);
+	c->clearing += !ret && empty;
 	free(rail);
 	free(pointer);
 	free(target);
@@ -283,53 +174,203 @@ static void ask_again(struct loop *l, struct loop_timer *timer)
 		send_list(r, false);
 }
 
+/* The end */
+
+/* The lists are emptied, so that nobody waits for the lease. */
+static void finish(struct controller *c)
+{
+	if (c->ended)
+		return;
+	c->ended = true;
+	loop_timer_cancel(&c->loop, &c->judge);
+	if (c->verdicts && c->window_sent)
+		controller_judge(c);
+	for (uint32_t i = 0; i < c->hosts; i++) {
+		struct remote *r = &c->remote[i];
+
+		loop_timer_cancel(&c->loop, &r->retry);
+		if (r->listed && !r->taken && r->shown->answers)
+			send_list(r, true);
+	}
+	if (!c->clearing)
+		loop_stop(&c->loop);
+}
+
+static void finish_due(struct loop *l, struct loop_timer *timer)
+{
+	(void)l;
+	finish(container_of(timer, struct controller, end));
+}
+
+void controller_last(struct remote *r)
+{
+	struct controller *c = r->c;
+
+	r->is_last = false;
+	for (uint32_t i = 0; i < c->hosts; i++)
+		if (c->remote[i].is_last)
+			return;
+	/* Not from within a callback of the client that reports. */
+	loop_timer_set(&c->loop, &c->end, clock_ns(), finish_due);
+}
+
+/* The time is over: what agents have counted since their last report is still to come. */
+static void end_due(struct loop *l, struct loop_timer *timer)
+{
+	struct controller *c = container_of(timer, struct controller, end);
+	bool any = false;
+
+	for (uint32_t i = 0; i < c->hosts; i++) {
+		c->remote[i].is_last = c->remote[i].watching && c->remote[i].pairs;
+		any |= c->remote[i].is_last;
+	}
+	loop_timer_set(l, timer, clock_ns() + (any ? 2 * c->want->window_ns : 0), finish_due);
+}
+
+static void stop_ready(struct loop *l, struct loop_fd *source, uint32_t events)
+{
+	(void)events;
+	loop_remove(l, source);
+	finish(container_of(source, struct controller, stop));
+}
+
 /* The beginning: who is there */
+
+static const char *name_of(const void *context, uint32_t host)
+{
+	return ((const struct controller *)context)->host[host].name;
+}
+
+static uint32_t rails_of(const void *context, uint32_t host)
+{
+	return ((const struct controller *)context)->host[host].nics;
+}
+
+static const char *address_of(const void *context, uint32_t host, uint32_t rail)
+{
+	return ((const struct controller *)context)->remote[host].nic[rail];
+}
+
+/* What the budgets leave of the pairs of a NIC. */
+static uint32_t peers_max(const struct controller *c, const struct mesh_want *mesh)
+{
+	uint32_t most = mesh->peers_max, limit;
+
+	if (c->want->budget > 0) {
+		limit = (uint32_t)(c->want->budget / c->want->rate);
+		most = most && most < limit ? most : limit ? limit : 1;
+	}
+	if (c->want->series && mesh->rails) {
+		limit = c->want->series / mesh->rails;
+		most = most && most < limit ? most : limit ? limit : 1;
+	}
+	return most;
+}
+
+static int make_pairs(struct controller *c, struct mesh_want *mesh, struct err *e)
+{
+	struct mesh_names names = { c->hosts, name_of, rails_of, address_of, c };
+	struct mesh_pair *pair;
+	size_t count;
+	int ret;
+
+	mesh->hosts = c->hosts;
+	mesh->rails = 0;
+	for (uint32_t i = 0; i < c->hosts; i++)
+		if (c->host[i].nics > mesh->rails)
+			mesh->rails = c->host[i].nics;
+	if (!mesh->rails)
+		return err_set(e, EHOSTUNREACH, "no agent answers: there is nothing to probe");
+	mesh->peers_max = peers_max(c, mesh);
+	ret = mesh->kind == MESH_FILE ? mesh_read(mesh->file, &names, &pair, &count, e)
+				      : mesh_build(mesh, &pair, &count, e);
+	if (ret)
+		return ret;
+	c->pair = calloc(count + 1, sizeof(*c->pair));
+	/* A host with fewer NICs, or one that does not answer, has no pairs there. */
+	for (size_t i = 0; c->pair && i < count; i++) {
+		const struct mesh_pair *m = &pair[i];
+
+		if (m->from_rail < c->host[m->from_host].nics &&
+			m->to_rail < c->host[m->to_host].nics)
+			c->pair[c->pairs++] = (struct controller_pair){ .m = *m,
+				.local = c->remote[m->from_host].nic[m->from_rail],
+				.peer = c->remote[m->to_host].nic[m->to_rail] };
+	}
+	/* What is left of the list, for those who vote. */
+	for (size_t i = 0; c->pair && i < c->pairs; i++)
+		pair[i] = c->pair[i].m;
+	if (!c->pair)
+		ret = err_set(e, ENOMEM, "no memory for %zu pairs", count);
+	else if (!c->pairs)
+		ret = err_set(e, EHOSTUNREACH,
+			"no two agents of the list answer: there is nothing to probe");
+	else
+		ret = verdict_new(&c->verdicts, c->hosts, mesh->rails, pair, c->pairs, e);
+	free(pair);
+	return ret;
+}
+
+/* The first windows end after the first probes. */
+void controller_begin(struct controller *c)
+{
+	loop_timer_set(&c->loop, &c->judge, clock_ns() + c->want->window_ns, judge_due);
+	loop_timer_cancel(&c->loop, &c->end);
+	if (c->want->duration_ns)
+		loop_timer_set(&c->loop, &c->end, clock_ns() + c->want->duration_ns, end_due);
+}
+
+static void settle_due(struct loop *l, struct loop_timer *timer)
+{
+	struct controller *c = container_of(timer, struct controller, end);
+
+	(void)l;
+	log_warn("%zu pairs have not sent a probe yet; going on without them", c->unsettled);
+	controller_settled(c);
+}
 
 static void build(struct controller *c)
 {
 	struct mesh_want mesh = c->want->mesh;
-	uint32_t limit = c->want->budget > 0 ? (uint32_t)(c->want->budget / c->want->rate) : 0;
 	struct err e = { 0 };
-	size_t kept = 0;
 
-	for (uint32_t i = 0; i < c->hosts; i++)
-		if (c->host[i].nics > mesh.rails)
-			mesh.rails = c->host[i].nics;
-	mesh.hosts = c->hosts;
-	if (limit && (!mesh.peers_max || mesh.peers_max > limit))
-		mesh.peers_max = limit;
-	if (mesh_build(&mesh, &c->pair, &c->pairs, &e)) {
-		log_error_err(&e);
-		loop_stop(&c->loop);
+	if (make_pairs(c, &mesh, &e)) {
+		fail(c, &e);
 		return;
 	}
-	/* A host with fewer NICs, or one that does not answer, has no pairs there. */
-	for (size_t i = 0; i < c->pairs; i++) {
-		const struct mesh_pair p = c->pair[i];
-
-		if (p.from_rail < c->host[p.from_host].nics && p.to_rail < c->host[p.to_host].nics)
-			c->pair[kept++] = p;
-	}
-	c->pairs = kept;
-	for (size_t i = kept; i-- > 0;) {
-		c->remote[c->pair[i].from_host].first = i;
-		c->remote[c->pair[i].from_host].pairs++;
-	}
-	if (!kept || verdict_new(&c->verdicts, c->hosts, mesh.rails, c->pair, c->pairs, &e)) {
-		if (!kept)
-			log_error("no two agents answer: there is nothing to probe");
-		loop_stop(&c->loop);
-		return;
+	for (size_t i = c->pairs; i-- > 0;) {
+		c->remote[c->pair[i].m.from_host].first = i;
+		c->remote[c->pair[i].m.from_host].pairs++;
 	}
 	c->view.rails = mesh.rails;
+	c->view.pair = c->pair;
 	c->view.pairs = c->pairs;
 	c->view.verdicts = c->verdicts;
-	tell(c, CONTROLLER_STARTED);
+	controller_tell(c, CONTROLLER_STARTED);
 	for (uint32_t i = 0; i < c->hosts; i++)
 		if (c->remote[i].known)
 			send_list(&c->remote[i], false);
-	/* The first windows end after the first probes. */
-	loop_timer_set(&c->loop, &c->judge, clock_ns() + c->want->window_ns, judge_due);
+	c->settling = c->want->settle;
+	for (size_t i = 0; i < c->pairs; i++)
+		c->unsettled += c->remote[c->pair[i].m.from_host].known;
+	if (c->settling)
+		loop_timer_set(&c->loop, &c->end, clock_ns() + CONTROLLER_SETTLE_NS, settle_due);
+	else
+		controller_begin(c);
+}
+
+static void take_nics(struct remote *r, const Weir__V1__AgentStatus *status)
+{
+	const struct controller_want *want = r->c->want;
+	size_t host = (size_t)(r - r->c->remote);
+	size_t count = want->nic ? want->nics_per_host : status->n_nic_address;
+
+	for (size_t i = 0; i < count && i < NICS_MAX; i++) {
+		snprintf(r->nic[i], sizeof(r->nic[i]), "%s",
+			want->nic ? want->nic[host * want->nics_per_host + i]
+				  : status->nic_address[i]);
+		r->shown->nics++;
+	}
 }
 
 static void answered(void *context, const struct rpc_reply *reply)
@@ -343,10 +384,8 @@ static void answered(void *context, const struct rpc_reply *reply)
 			reply->words);
 	} else {
 		r->known = r->shown->answers = true;
-		for (size_t i = 0; i < status->n_nic_address && i < NICS_MAX; i++) {
-			snprintf(r->nic[i], sizeof(r->nic[i]), "%s", status->nic_address[i]);
-			r->shown->nics++;
-		}
+		if (!c->want->nic)
+			take_nics(r, status);
 	}
 	if (!--c->asked)
 		build(c);
@@ -357,6 +396,7 @@ static int ask(struct controller *c, uint32_t i, struct err *e)
 	Weir__V1__GetStatusRequest message = WEIR__V1__GET_STATUS_REQUEST__INIT;
 	struct remote *r = &c->remote[i];
 	struct rpc_client_options options = { .tls = c->tls, .message_bytes = 64 << 20 };
+	unsigned char binary[sizeof(struct in6_addr)];
 	struct rpc_request request = { .service = &weir__v1__agent__descriptor,
 		.method = "GetStatus",
 		.message = &message.base,
@@ -364,6 +404,7 @@ static int ask(struct controller *c, uint32_t i, struct err *e)
 		.done = answered,
 		.context = r };
 	struct sock_addr addr[SOCK_ADDRS];
+	struct err unknown = { 0 };
 	char port[8];
 	size_t count;
 	int ret;
@@ -372,59 +413,22 @@ static int ask(struct controller *c, uint32_t i, struct err *e)
 	r->shown = &c->host[i];
 	snprintf(r->shown->name, sizeof(r->shown->name), "%s", c->want->hosts->name[i]);
 	snprintf(port, sizeof(port), "%u", c->want->port);
-	ret = sock_resolve(r->shown->name, port, 0, false, addr, &count, e);
-	if (!ret)
-		ret = rpc_client_new(&r->client, &c->loop, &addr[0], &options, e);
+	/* A certificate is for what was dialled: a name where the user gave one. */
+	if (inet_pton(AF_INET, r->shown->name, binary) != 1 &&
+		inet_pton(AF_INET6, r->shown->name, binary) != 1)
+		options.server_name = r->shown->name;
+	if (c->want->nic)
+		take_nics(r, NULL);
+	if (sock_resolve(r->shown->name, port, 0, false, addr, &count, &unknown)) {
+		log_warn("%s is left out: %s", r->shown->name, unknown.what);
+		return 0;
+	}
+	ret = rpc_client_new(&r->client, &c->loop, &addr[0], &options, e);
 	if (!ret)
 		ret = rpc_client_call(r->client, &request, NULL, e);
 	if (!ret)
 		c->asked++;
 	return ret;
-}
-
-/* The end */
-
-static void stop(struct controller *c)
-{
-	loop_timer_cancel(&c->loop, &c->judge);
-	loop_stop(&c->loop);
-}
-
-static void stop_ready(struct loop *l, struct loop_fd *source, uint32_t events)
-{
-	(void)l;
-	(void)events;
-	stop(container_of(source, struct controller, stop));
-}
-
-static void end_due(struct loop *l, struct loop_timer *timer)
-{
-	(void)l;
-	stop(container_of(timer, struct controller, end));
-}
-
-/* The lists are emptied, so that nobody waits for the lease. */
-static void clear_lists(struct controller *c)
-{
-	Weir__V1__Pinglist list = WEIR__V1__PINGLIST__INIT;
-	struct rpc_client_options options = { .tls = c->tls };
-	struct rpc_request request = { .service = &weir__v1__agent__descriptor,
-		.method = "SetPinglist",
-		.message = &list.base };
-	struct sock_addr addr[SOCK_ADDRS];
-	char port[8];
-	size_t count;
-
-	list.owner = c->name;
-	snprintf(port, sizeof(port), "%u", c->want->port);
-	for (uint32_t i = 0; i < c->hosts; i++) {
-		if (!c->remote[i].known || !c->remote[i].shown->answers)
-			continue;
-		list.generation = ++c->generation;
-		request.deadline_ns = clock_ns() + NS_PER_S;
-		if (!sock_resolve(c->host[i].name, port, 0, false, addr, &count, NULL))
-			rpc_call_wait(&addr[0], &options, &request, NULL);
-	}
 }
 
 int controller_mesh(const struct controller_want *want, int stop_fd, struct err *e)
@@ -436,6 +440,8 @@ int controller_mesh(const struct controller_want *want, int stop_fd, struct err 
 		return err_set(e, ENOMEM, "no memory for the controller");
 	c->want = want;
 	c->hosts = (uint32_t)want->hosts->count;
+	/* One process may run one after the other: each list is newer than those of the run before. */
+	c->generation = clock_wall_ns();
 	gethostname(c->name, 32);
 	snprintf(c->name + strlen(c->name), 24, ":%d", (int)getpid());
 	hist_init(&c->rtt);
@@ -457,21 +463,24 @@ int controller_mesh(const struct controller_want *want, int stop_fd, struct err 
 		ret = rpc_tls_new(&c->tls, &want->tls, e);
 	for (uint32_t i = 0; !ret && i < c->hosts; i++)
 		ret = ask(c, i, e);
+	if (!ret && !c->asked)
+		ret = err_set(e, EHOSTUNREACH, "none of the hosts is known");
 	if (!ret && stop_fd >= 0)
 		ret = loop_add(&c->loop, &c->stop, stop_fd, EPOLLIN, stop_ready, e);
-	if (!ret && want->duration_ns)
-		loop_timer_set(&c->loop, &c->end, clock_ns() + want->duration_ns, end_due);
 	if (!ret)
 		ret = loop_run(&c->loop, e);
-	if (!ret && !c->verdicts && !c->view.windows)
-		ret = err_set(e, ECANCELED, "the mesh did not come to a first window");
-	if (!ret)
-		tell(c, CONTROLLER_ENDED);
+	if (!ret && c->error.code) {
+		if (e)
+			*e = c->error;
+		ret = -c->error.code;
+	}
+	if (!ret && !c->verdicts)
+		ret = err_set(e, ECANCELED, "stopped before the agents had answered");
+	if (c->verdicts)
+		controller_tell(c, CONTROLLER_ENDED);
 	for (uint32_t i = 0; i < c->hosts; i++)
 		if (c->remote[i].client)
 			rpc_client_free(c->remote[i].client);
-	if (!ret)
-		clear_lists(c);
 	rpc_tls_free(c->tls);
 	loop_close(&c->loop);
 free_all:

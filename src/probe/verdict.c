@@ -16,13 +16,14 @@ int verdict_new(struct verdicts **out, uint32_t hosts, uint32_t rails, const str
 	v->hosts = hosts;
 	v->rails = rails;
 	v->pairs = pairs;
-	v->groups = hosts + rails + (size_t)hosts * rails;
+	v->groups = rails + 3 * (hosts + (size_t)hosts * rails);
 	v->pair = calloc(pairs + 1, sizeof(*v->pair));
 	v->group = calloc(v->groups, sizeof(*v->group));
 	v->rail_median = calloc(rails + 1, sizeof(*v->rail_median));
 	v->scratch = calloc(pairs + 1, sizeof(*v->scratch));
 	v->late_ns = calloc(hosts + 1, sizeof(*v->late_ns));
-	if (!v->pair || !v->group || !v->rail_median || !v->scratch || !v->late_ns) {
+	v->accused = calloc(pairs + 1, sizeof(*v->accused));
+	if (!v->accused || !v->pair || !v->group || !v->rail_median || !v->scratch || !v->late_ns) {
 		verdict_free(v);
 		return err_set(e, ENOMEM, "no memory for verdicts of %zu pairs", pairs);
 	}
@@ -41,6 +42,7 @@ void verdict_free(struct verdicts *v)
 	free(v->rail_median);
 	free(v->scratch);
 	free(v->late_ns);
+	free(v->accused);
 	free(v);
 }
 
@@ -62,19 +64,20 @@ void verdict_add(struct verdicts *v, size_t pair, const struct verdict_window *w
 	p->seen = true;
 }
 
-static struct group *host_group(struct verdicts *v, uint32_t host)
-{
-	return &v->group[host];
-}
-
 static struct group *rail_group(struct verdicts *v, uint32_t rail)
 {
-	return &v->group[v->hosts + rail];
+	return &v->group[rail];
 }
 
-static struct group *nic_group(struct verdicts *v, uint32_t host, uint32_t rail)
+static struct group *host_group(struct verdicts *v, uint32_t host, enum verdict_side side)
 {
-	return &v->group[v->hosts + v->rails + (size_t)host * v->rails + rail];
+	return &v->group[v->rails + 3 * (size_t)host + side];
+}
+
+static struct group *nic_group(
+	struct verdicts *v, uint32_t host, uint32_t rail, enum verdict_side side)
+{
+	return &v->group[v->rails + 3 * (v->hosts + (size_t)host * v->rails + rail) + side];
 }
 
 static void group_count(struct group *g, const struct pair *p, uint32_t other)
@@ -91,7 +94,7 @@ static void group_count(struct group *g, const struct pair *p, uint32_t other)
 }
 
 /* The groups that a pair belongs to, and the member of each that it speaks for. */
-#define PAIR_GROUPS 6
+#define PAIR_GROUPS 10
 static int groups_of(struct verdicts *v, const struct pair *p, struct group *g[PAIR_GROUPS],
 	uint32_t member[PAIR_GROUPS])
 {
@@ -99,10 +102,14 @@ static int groups_of(struct verdicts *v, const struct pair *p, struct group *g[P
 	int n = 0;
 
 #define ADD(which, who) (g[n] = (which), member[n++] = (who))
-	ADD(host_group(v, m->from_host), m->to_host);
-	ADD(host_group(v, m->to_host), m->from_host);
-	ADD(nic_group(v, m->from_host, m->from_rail), m->to_host);
-	ADD(nic_group(v, m->to_host, m->to_rail), m->from_host);
+	ADD(host_group(v, m->from_host, VERDICT_BOTH), m->to_host);
+	ADD(host_group(v, m->to_host, VERDICT_BOTH), m->from_host);
+	ADD(host_group(v, m->from_host, VERDICT_SENDS), m->to_host);
+	ADD(host_group(v, m->to_host, VERDICT_RECEIVES), m->from_host);
+	ADD(nic_group(v, m->from_host, m->from_rail, VERDICT_BOTH), m->to_host);
+	ADD(nic_group(v, m->to_host, m->to_rail, VERDICT_BOTH), m->from_host);
+	ADD(nic_group(v, m->from_host, m->from_rail, VERDICT_SENDS), m->to_host);
+	ADD(nic_group(v, m->to_host, m->to_rail, VERDICT_RECEIVES), m->from_host);
 	ADD(rail_group(v, m->from_rail), m->from_host);
 	if (m->to_rail != m->from_rail)
 		ADD(rail_group(v, m->to_rail), m->to_host);
@@ -116,6 +123,7 @@ static void count_votes(struct verdicts *v)
 	uint32_t member[PAIR_GROUPS];
 
 	memset(v->group, 0, v->groups * sizeof(*v->group));
+	v->accusations = 0;
 	for (size_t i = 0; i < v->pairs; i++) {
 		struct pair *p = &v->pair[i];
 		int n;
@@ -125,13 +133,16 @@ static void count_votes(struct verdicts *v)
 		n = groups_of(v, p, g, member);
 		for (int j = 0; j < n; j++)
 			group_count(g[j], p, member[j]);
+		if (p->bad)
+			v->accused[v->accusations++] = (uint32_t)i;
 	}
 }
 
 static bool is_same(const struct verdict *a, const struct verdict *b)
 {
-	return a->subject == b->subject && a->fault == b->fault && a->host == b->host &&
-	       a->rail == b->rail && a->to_host == b->to_host && a->to_rail == b->to_rail;
+	return a->subject == b->subject && a->fault == b->fault && a->side == b->side &&
+	       a->host == b->host && a->rail == b->rail && a->to_host == b->to_host &&
+	       a->to_rail == b->to_rail;
 }
 
 static void vote(struct verdicts *v, const struct verdict *found, uint64_t wall_ns)
@@ -159,44 +170,56 @@ static void vote(struct verdicts *v, const struct verdict *found, uint64_t wall_
 
 static void describe(const struct verdicts *v, size_t group, struct verdict *found)
 {
-	if (group < v->hosts) {
-		found->subject = VERDICT_HOST;
-		found->host = (uint32_t)group;
-	} else if (group < v->hosts + v->rails) {
+	size_t which = (group - v->rails) / 3, rails = v->rails ? v->rails : 1;
+
+	if (group < v->rails) {
 		found->subject = VERDICT_RAIL;
-		found->rail = (uint32_t)(group - v->hosts);
-	} else {
-		group -= v->hosts + v->rails;
-		found->subject = VERDICT_NIC;
-		found->host = (uint32_t)(group / v->rails);
-		found->rail = (uint32_t)(group % v->rails);
+		found->rail = (uint32_t)group;
+		return;
 	}
-	found->pairs = found->bad = 0;
+	found->side = (enum verdict_side)((group - v->rails) % 3);
+	found->subject = which < v->hosts ? VERDICT_HOST : VERDICT_NIC;
+	found->host = (uint32_t)which;
+	if (which >= v->hosts) {
+		found->host = (uint32_t)((which - v->hosts) / rails);
+		found->rail = (uint32_t)((which - v->hosts) % rails);
+	}
+}
+
+/* Whether a pair is one of those that a verdict about a group is about. */
+static bool is_about(const struct verdict *n, const struct mesh_pair *m)
+{
+	bool any_rail = n->subject == VERDICT_HOST, any_host = n->subject == VERDICT_RAIL;
+	bool from = (any_host || n->host == m->from_host) && (any_rail || n->rail == m->from_rail);
+	bool to = (any_host || n->host == m->to_host) && (any_rail || n->rail == m->to_rail);
+
+	if (n->subject == VERDICT_PAIR || n->subject == VERDICT_PROBER)
+		return false;
+	return (from && n->side != VERDICT_RECEIVES) || (to && n->side != VERDICT_SENDS);
 }
 
 /* Set aside what a group explains. Returns what most of it was: loss or slowness. */
-static enum verdict_fault explain(struct verdicts *v, const struct group *chosen)
+static enum verdict_fault explain(struct verdicts *v, const struct verdict *found)
 {
 	struct group *g[PAIR_GROUPS];
 	uint32_t member[PAIR_GROUPS], count[2] = { 0 };
+	size_t kept = 0;
 
-	for (size_t i = 0; i < v->pairs; i++) {
-		struct pair *p = &v->pair[i];
-		bool mine = false;
+	for (size_t i = 0; i < v->accusations; i++) {
+		struct pair *p = &v->pair[v->accused[i]];
 		int n;
 
-		if (!p->bad || p->explained || p->starved)
+		if (!is_about(found, &p->m)) {
+			v->accused[kept++] = v->accused[i];
 			continue;
-		n = groups_of(v, p, g, member);
-		for (int j = 0; j < n; j++)
-			mine |= g[j] == chosen;
-		if (!mine)
-			continue;
+		}
 		p->explained = true;
 		count[p->fault]++;
+		n = groups_of(v, p, g, member);
 		for (int j = 0; j < n; j++)
 			g[j]->left--;
 	}
+	v->accusations = kept;
 	return count[VERDICT_LOSS] >= count[VERDICT_SLOW] ? VERDICT_LOSS : VERDICT_SLOW;
 }
 
@@ -227,23 +250,19 @@ static void name_groups(struct verdicts *v, uint64_t wall_ns)
 		describe(v, (size_t)(g - v->group), &found);
 		found.pairs = g->pairs;
 		found.bad = g->bad;
-		found.fault = explain(v, g);
+		found.fault = explain(v, &found);
 		vote(v, &found, wall_ns);
 	}
 }
 
-/* A group that was named and heals pair by pair: the last of them are not news. */
+/* A group that was named and heals pair by pair, or whose other side follows: the last of them are not news. */
 static bool is_covered(const struct verdicts *v, const struct mesh_pair *m)
 {
 	for (size_t i = 0; i < v->names; i++) {
-		const struct verdict *n = &v->name[i].v;
-		bool rail = n->rail == m->from_rail || n->rail == m->to_rail;
-		bool host = n->host == m->from_host || n->host == m->to_host;
+		struct verdict n = v->name[i].v;
 
-		if (n->end_ns)
-			continue;
-		if ((n->subject == VERDICT_HOST && host) || (n->subject == VERDICT_RAIL && rail) ||
-			(n->subject == VERDICT_NIC && host && rail))
+		n.side = VERDICT_BOTH;
+		if (!n.end_ns && is_about(&n, m))
 			return true;
 	}
 	return false;
@@ -272,10 +291,11 @@ static void name_pairs(struct verdicts *v, uint64_t wall_ns)
 				.host = p->starved_host,
 				.cannot_tell = true };
 		else
-			found.cannot_tell = nic_group(v, p->m.from_host, p->m.from_rail)->members <
-						    VERDICT_MEMBERS_MIN ||
-					    nic_group(v, p->m.to_host, p->m.to_rail)->members <
-						    VERDICT_MEMBERS_MIN;
+			found.cannot_tell =
+				nic_group(v, p->m.from_host, p->m.from_rail, VERDICT_BOTH)
+						->members < VERDICT_MEMBERS_MIN ||
+				nic_group(v, p->m.to_host, p->m.to_rail, VERDICT_BOTH)->members <
+					VERDICT_MEMBERS_MIN;
 		vote(v, &found, wall_ns);
 	}
 }

@@ -13,7 +13,7 @@
  * A pair is bad in a window when it lost half of its probes or more (at least two), or a twentieth of
  * those of the last ten windows (at least three). It is slow when its median is three times its own baseline, twice that
  * of its siblings, VERDICT_SLOW_NS and eight times its usual deviation above the baseline, in VERDICT_SLOW_WINDOWS windows
- * that follow each other. Bad pairs vote: the group (host, rail, NIC) that explains the most of them and is bad in four
+ * that follow each other. Bad pairs vote: the group (host, rail, NIC, or one side of a host or NIC) that explains the most of them and is bad in four
  * fifths of its pairs is named, what it explains is set aside, and so on. A pair that no group explains is named when it
  * is bad in two windows that follow each other. A group with fewer than three members is never named: its pairs are, with
  * cannot_tell set.
@@ -56,10 +56,13 @@ struct verdict_window {
 
 enum verdict_subject { VERDICT_HOST, VERDICT_RAIL, VERDICT_NIC, VERDICT_PAIR, VERDICT_PROBER };
 enum verdict_fault { VERDICT_LOSS, VERDICT_SLOW };
+/* Of a host or NIC: all of its pairs are bad, or those it probes from, or those it answers. */
+enum verdict_side { VERDICT_BOTH, VERDICT_SENDS, VERDICT_RECEIVES };
 
 struct verdict {
 	enum verdict_subject subject;
 	enum verdict_fault fault;
+	enum verdict_side side;
 	uint32_t host, rail;	   /* of a pair: its prober's */
 	uint32_t to_host, to_rail; /* of a pair */
 	uint32_t pairs, bad;	   /* of the group, in this window */

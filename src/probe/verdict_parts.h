@@ -37,10 +37,12 @@ struct verdicts {
 	uint32_t hosts, rails, window;
 	struct pair *pair;
 	size_t pairs;
-	struct group *group; /* hosts, then rails, then NICs */
+	struct group *group; /* rails, then hosts and NICs, three sides each */
 	size_t groups;
 	uint64_t *rail_median, *scratch; /* scratch */
-	uint64_t *late_ns;		 /* of each host, in this window */
+	uint32_t *accused;		 /* pairs that are bad and that no group explains yet */
+	size_t accusations;
+	uint64_t *late_ns; /* of each host, in this window */
 	struct name name[VERDICT_NAMES_MAX];
 	size_t names;
 };

@@ -5,6 +5,7 @@
         start = peer.stub("dxs.prober.AgentService/StartPings")
         start(message("dxs.prober.StartPingsRequest")(), timeout=5)
 """
+import datetime
 import functools
 import os
 import pathlib
@@ -179,6 +180,26 @@ class Authority:
         self._openssl("x509", "-req", "-in", base + ".csr", "-CA", self.path(".pem"), "-CAkey", self.path(".key"),
                       "-CAcreateserial", "-days", days, "-extfile", str(ext), "-out", base + ".pem")
         return Identity(base + ".pem", base + ".key", self.path(".pem"))
+
+
+def expired(ca, name, san):
+    """openssl x509 makes nothing that has ended already, so the clock of the process is not asked: openssl ca is."""
+    identity = ca.make(name, san)
+    folder = os.path.dirname(identity.cert)
+    for file, text in (("index.txt", ""), ("serial", "1000\n")):
+        with open(os.path.join(folder, f"{name}-{file}"), "w", encoding="ascii") as out:
+            out.write(text)
+    config = os.path.join(folder, f"{name}.cnf")
+    with open(config, "w", encoding="ascii") as out:
+        out.write(f"[ca]\ndefault_ca=x\n[x]\ndatabase={folder}/{name}-index.txt\nserial={folder}/{name}-serial\n"
+                  f"new_certs_dir={folder}\ndefault_md=sha256\npolicy=p\nunique_subject=no\n[p]\ncommonName=supplied\n"
+                  f"[e]\nsubjectAltName={san}\n")
+    past = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=30)
+    dates = [(past + datetime.timedelta(days=d)).strftime("%Y%m%d%H%M%SZ") for d in (0, 1)]
+    subprocess.run(["openssl", "ca", "-batch", "-config", config, "-cert", ca.path(".pem"), "-keyfile", ca.path(".key"),
+                    "-in", identity.cert[:-4] + ".csr", "-out", identity.cert, "-startdate", dates[0], "-enddate", dates[1],
+                    "-extensions", "e", "-notext"], check=True, capture_output=True, timeout=60)
+    return identity
 
 
 class Identity:

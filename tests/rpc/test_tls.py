@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """TLS with certificates at both ends: who gets in, who does not, and what is said about it."""
-import datetime
 import os
 import shutil
 import socket
 import ssl
-import subprocess
 
 import pytest
 
-from rpctest import HAVE_TLS, Authority, Peer, call, call_of, grpc, message, run, PEER
+from rpctest import Authority, HAVE_TLS, PEER, Peer, call, call_of, expired, grpc, message, run
 from test_client import REPLY, START, Handlers
 
 pytestmark = [
@@ -93,26 +91,6 @@ def test_a_client_of_another_authority_stays_out(peer, stranger, ca):
     done = call(peer.port, tls=stranger)
     assert done.said[0] == ("code", "UNAVAILABLE")
     assert "TLS failed: tlsv1 alert unknown ca" in dict(done.said)["words"], done
-
-
-def expired(ca, name, san):
-    """openssl x509 makes nothing that has ended already, so the clock of the process is not asked: openssl ca is."""
-    identity = ca.make(name, san)
-    folder = os.path.dirname(identity.cert)
-    for file, text in (("index.txt", ""), ("serial", "1000\n")):
-        with open(os.path.join(folder, f"{name}-{file}"), "w", encoding="ascii") as out:
-            out.write(text)
-    config = os.path.join(folder, f"{name}.cnf")
-    with open(config, "w", encoding="ascii") as out:
-        out.write(f"[ca]\ndefault_ca=x\n[x]\ndatabase={folder}/{name}-index.txt\nserial={folder}/{name}-serial\n"
-                  f"new_certs_dir={folder}\ndefault_md=sha256\npolicy=p\nunique_subject=no\n[p]\ncommonName=supplied\n"
-                  f"[e]\nsubjectAltName={san}\n")
-    past = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=30)
-    dates = [(past + datetime.timedelta(days=d)).strftime("%Y%m%d%H%M%SZ") for d in (0, 1)]
-    subprocess.run(["openssl", "ca", "-batch", "-config", config, "-cert", ca.path(".pem"), "-keyfile", ca.path(".key"),
-                    "-in", identity.cert[:-4] + ".csr", "-out", identity.cert, "-startdate", dates[0], "-enddate", dates[1],
-                    "-extensions", "e", "-notext"], check=True, capture_output=True, timeout=60)
-    return identity
 
 
 def test_an_expired_client_stays_out(peer, ca):
