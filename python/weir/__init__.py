@@ -24,14 +24,14 @@ import os
 import pathlib
 import tempfile
 
-__all__ = ["Error", "collect", "dump", "dump_html", "profile", "report", "summarize", "version"]
+__all__ = ["Error", "collect", "compare", "dump", "dump_html", "profile", "report", "summarize", "version"]
 
 _ERROR_BYTES = 800
 _library = None
 
 
-class Error(RuntimeError):
-    """What libweir could not do, and why."""
+class Error(ValueError):
+    """What libweir could not do, and why. net_prof raises ValueError."""
 
 
 def _load():
@@ -42,8 +42,10 @@ def _load():
         text = ctypes.c_char_p
         _library.weir_version.restype = text
         _library.weir_counters_collect.argtypes = [text, text, text]
-        _library.weir_counters_summarize.argtypes = [text, text, ctypes.POINTER(ctypes.c_void_p), text]
-        _library.weir_counters_report.argtypes = [text, text, text, text]
+        pair = text * 2
+        _library.weir_counters_summarize.argtypes = [text, text, text, ctypes.POINTER(ctypes.c_void_p), text]
+        _library.weir_counters_report.argtypes = [text, text, text, text, text]
+        _library.weir_counters_compare.argtypes = [pair, pair, text, pair, text, text]
         _library.weir_free.argtypes = [ctypes.c_void_p]
     return _library
 
@@ -72,41 +74,39 @@ def _numbered(mapping):
     return {int(key): value for key, value in mapping.items()}
 
 
-def _whole(number):
-    return int(number)
+def summarize(before_path, after_path, metrics_path=None):
+    """net_prof's summary of two snapshots, with "findings" beside it; the files are remembered for dump_html() and compare().
 
-
-def summarize(before_path, after_path):
-    """net_prof's summary of two snapshots, with "findings" beside it; the files are remembered for dump_html()."""
+    metrics_path: names of the lines of text dumps, where they are not a Cassini-1's.
+    """
     out = ctypes.c_void_p()
-    _call("weir_counters_summarize", _bytes(before_path), _bytes(after_path), ctypes.byref(out))
+    _call("weir_counters_summarize", _bytes(before_path), _bytes(after_path), _bytes(metrics_path), ctypes.byref(out))
     try:
         summary = json.loads(ctypes.string_at(out))
     finally:
         _load().weir_free(out)
-    summary["non_zero_per_iface"] = _numbered(summary["non_zero_per_iface"])
-    summary["top20_per_iface"] = _numbered(summary["top20_per_iface"])
-    summary["important_metrics"] = _numbered(summary["important_metrics"])
-    for rows in summary["top20_per_iface"].values():
-        for row in rows:
-            row["diff"] = _whole(row["diff"])
+    for key in ("non_zero_per_iface", "top20_per_iface", "important_metrics"):
+        summary[key] = _numbered(summary[key])
     for metric in summary["important_metrics"].values():
-        metric["diffs"] = {int(key): _whole(value) for key, value in metric["diffs"].items()}
-    summary["collected"] = _collected(before_path)
+        metric["diffs"] = _numbered(metric["diffs"])
+    summary["full_diffs"] = {(iface, number): diff for iface, number, diff in summary["full_diffs"]}
+    summary["before_meta"], summary["collected"] = _collected(before_path)
+    summary["after_meta"], _ = _collected(after_path)
     summary["paths"] = (os.fspath(before_path), os.fspath(after_path))
+    summary["metrics_path"] = metrics_path
     return summary
 
 
 def _collected(path):
-    """The list that collect() wrote; a text dump or a snapshot of weir's own form has none."""
+    """What a file of collect() says of itself, and its list; a text dump or a snapshot of weir's own form has neither."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
     except ValueError:
-        return []
-    if isinstance(document, dict):
-        document = document.get("counters", [])
-    return document if isinstance(document, list) else []
+        return {}, []
+    meta = document.get("meta", {}) if isinstance(document, dict) else {}
+    counters = document.get("counters", []) if isinstance(document, dict) else document
+    return meta, counters if isinstance(counters, list) else []
 
 
 def dump(summary):
@@ -130,12 +130,31 @@ def dump(summary):
 
 def dump_html(summary, output_file="report.html"):
     """The whole report as one HTML file."""
-    report(*summary["paths"], output_file)
+    report(*summary["paths"], output_file, summary.get("metrics_path"))
 
 
-def report(before_path, after_path, output_file):
+def compare(summary_a, summary_b, output_file, *, label_a="Test A", label_b="Test B", min_diff=1):
+    """Two summaries, of a good and a bad run: what changed, as one HTML file, and as net_prof's dictionary.
+
+    min_diff: counters whose difference changed by less are left out of the dictionary; the page knows the noise itself.
+    """
+    pair = ctypes.c_char_p * 2
+    _call("weir_counters_compare", pair(*map(_bytes, summary_a["paths"])), pair(*map(_bytes, summary_b["paths"])),
+          _bytes(summary_a.get("metrics_path")), pair(_bytes(label_a), _bytes(label_b)), _bytes(output_file))
+    interfaces = sorted({*summary_a["non_zero_per_iface"], *summary_b["non_zero_per_iface"]})
+    changed = {}
+    for key in sorted({*summary_a["full_diffs"], *summary_b["full_diffs"]}):
+        old, new = summary_a["full_diffs"].get(key, 0), summary_b["full_diffs"].get(key, 0)
+        if abs(new - old) >= min_diff:
+            changed[key] = {"old": old, "new": new, "delta": new - old}
+    return {"delta_non_zero_per_iface": {i: summary_b["non_zero_per_iface"].get(i, 0) - summary_a["non_zero_per_iface"].get(i, 0)
+                                         for i in interfaces},
+            "changed_metrics": changed}
+
+
+def report(before_path, after_path, output_file, metrics_path=None):
     """The report of two snapshots, or (after_path None) of a record of weir: .html, .csv, .json or .txt."""
-    _call("weir_counters_report", _bytes(before_path), _bytes(after_path), _bytes(output_file))
+    _call("weir_counters_report", _bytes(before_path), _bytes(after_path), _bytes(metrics_path), _bytes(output_file))
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@
 
 static const struct source *const sources[] = {
 	&source_cxi,
+	&source_cxi_link,
 	&source_ethtool,
 	&source_ethtool_std,
 	&source_queue,

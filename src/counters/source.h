@@ -34,10 +34,10 @@ struct source {
 	void (*forget)(void *state);
 };
 
-extern const struct source source_cxi, source_ethtool, source_ethtool_std, source_queue,
-	source_page_pool, source_netdev, source_infiniband, source_snmp, source_netstat,
-	source_snmp6, source_softnet, source_interrupts, source_pcie, source_tcp, source_qdisc,
-	source_nvml;
+extern const struct source source_cxi, source_cxi_link, source_ethtool, source_ethtool_std,
+	source_queue, source_page_pool, source_netdev, source_infiniband, source_snmp,
+	source_netstat, source_snmp6, source_softnet, source_interrupts, source_pcie, source_tcp,
+	source_qdisc, source_nvml;
 
 /* One reading. What is known of the counter's name decides kind, width and unit. */
 void reader_put(

@@ -132,6 +132,37 @@ const struct source source_cxi = {
 	.forget = files_forget,
 };
 
+/* Beside the telemetry: when the link was restarted, the last times. */
+static void cxi_link_read(struct reader *r, void **state)
+{
+	struct files *f = files_of(r, state, FILE_NUMBER);
+	char directory[PATH_MAX];
+	struct sys_names nics;
+
+	if (!f || sys_list(&nics, "/sys/class/cxi"))
+		return;
+	for (int i = 0; i < nics.count && !r->ret; i++) {
+		const char *nic = nics.entry[i]->d_name;
+
+		if (!is_cxi(nic) || !reader_wants(r, nic))
+			continue;
+		snprintf(directory, sizeof(directory), "/sys/class/cxi/%s/device/link_restarts",
+			nic);
+		add(f, r, nic, "link_restarts.", directory, true);
+	}
+	sys_names_free(&nics);
+	if (!r->ret)
+		files_read(f, r);
+}
+
+const struct source source_cxi_link = {
+	.name = "cxi_link",
+	.about =
+		"when links of HPE Cassini NICs were restarted: /sys/class/cxi/*/device/link_restarts",
+	.read = cxi_link_read,
+	.forget = files_forget,
+};
+
 /* /sys/class/net */
 
 static void netdev_read(struct reader *r, void **state)

@@ -36,7 +36,7 @@ bool document_is(const char *schema)
 	return kind_of(schema) != NULL;
 }
 
-int document_load(struct document **out, const char *path, struct err *e)
+int document_load(struct document **document, const char *path, struct err *e)
 {
 	struct document *d = calloc(1, sizeof(*d));
 	const char *schema;
@@ -57,7 +57,7 @@ int document_load(struct document **out, const char *path, struct err *e)
 		document_free(d);
 		return err_set(e, EINVAL, "%s: not a record that can be shown", path);
 	}
-	*out = d;
+	*document = d;
 	return 0;
 }
 
@@ -258,10 +258,10 @@ static void walk(const struct walk *w, const json_t *node, const char *where, in
 	}
 }
 
-void document_troubles(const struct document *d, document_trouble_fn *fn, void *argument)
+void document_troubles(const struct document *d, document_trouble_fn *tell_of, void *argument)
 {
 	for (int mark = MARK_BAD; mark >= MARK_NOTE; mark--)
-		walk(&(struct walk){ fn, argument, (enum html_mark)mark }, d->top, "", 0);
+		walk(&(struct walk){ tell_of, argument, (enum html_mark)mark }, d->top, "", 0);
 }
 
 /* Tables */

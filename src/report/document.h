@@ -21,7 +21,7 @@ struct document;
 bool document_is(const char *schema);
 
 /* Errors as record_read(). On failure there is nothing to free. */
-int document_load(struct document **d, const char *path, struct err *e);
+int document_load(struct document **document, const char *path, struct err *e);
 void document_free(struct document *d); /* NULL is left alone */
 
 /* -errno of the write that failed. */

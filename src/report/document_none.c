@@ -8,9 +8,9 @@ bool document_is(const char *schema)
 	return false;
 }
 
-int document_load(struct document **d, const char *path, struct err *e)
+int document_load(struct document **document, const char *path, struct err *e)
 {
-	(void)d;
+	(void)document;
 	return err_set(e, ENOTSUP, "%s: this weir was built without jansson", path);
 }
 

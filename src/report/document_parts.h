@@ -36,7 +36,7 @@ struct document_trouble {
 	char where[DOCUMENT_TEXT], text[640];
 };
 typedef void document_trouble_fn(const struct document_trouble *t, void *argument);
-void document_troubles(const struct document *d, document_trouble_fn *tell, void *argument);
+void document_troubles(const struct document *d, document_trouble_fn *tell_of, void *argument);
 
 /* Objects that are alike, as rows. */
 #define DOCUMENT_COLUMNS 40

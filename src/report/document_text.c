@@ -59,7 +59,8 @@ static void print_table(const json_t *from, const char *title, struct out *o)
 		return;
 	out_text(o, "\n%s\n", title);
 	out_style(o, OUT_DIM);
-	out_text(o, t.named ? "  %-8s" : "", "");
+	if (t.named)
+		out_text(o, "  %-8s", "");
 	for (int i = 0; i < t.columns; i++) {
 		width[i] = is_shown(&t, i) ? width_of(&t, i) : 0;
 		if (width[i])

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "counters/collector.h"
 #include "counters/known.h"
-#include "report/report.h"
+#include "report/compare.h"
 #include "weir/counters.h"
 
 #define TOP 20
@@ -59,6 +59,11 @@ static uint32_t interface_of(const struct difference_object *o)
 		       : 0;
 }
 
+static uint32_t number_of(const struct row *r)
+{
+	return known_cxi_number(r->counter->name);
+}
+
 static int by_size(const void *a, const void *b)
 {
 	double x = difference_size(*(const struct row *const *)a),
@@ -66,16 +71,31 @@ static int by_size(const void *a, const void *b)
 
 	x = x < 0 ? -x : x;
 	y = y < 0 ? -y : y;
-	return x > y ? -1 : x < y;
+	if (x != y)
+		return x > y ? -1 : 1;
+	/* As its users know it: of equals the one with the lower number. */
+	return (int)number_of(*(const struct row *const *)a) -
+	       (int)number_of(*(const struct row *const *)b);
+}
+
+/* Whole, also beyond what a double holds. */
+static void emit_change(const char *key, const struct row *r, struct out *o)
+{
+	if (r->state == ROW_APPEARED || r->state == ROW_VANISHED)
+		out_i64(o, key, NULL, 0);
+	else if (counter_grows(r->counter->kind) && r->state != ROW_RESET)
+		out_i64(o, key, NULL, (int64_t)r->change);
+	else
+		out_i64(o, key, NULL, (int64_t)(r->after.value - r->before.value));
 }
 
 static void emit_metric(const struct row *r, uint32_t interface, struct out *o)
 {
 	out_object(o, NULL);
 	out_u64(o, "iface", NULL, interface);
-	out_u64(o, "metric_id", NULL, known_cxi_number(r->counter->name));
+	out_u64(o, "metric_id", NULL, number_of(r));
 	out_str(o, "metric_name", NULL, r->counter->name);
-	out_f64(o, "diff", NULL, difference_size(r));
+	emit_change("diff", r, o);
 	out_end(o);
 }
 
@@ -120,7 +140,7 @@ static void emit_diffs(const struct difference *d, const char *name, struct out 
 			if (strcmp(d->row[obj->first + k].counter->name, name))
 				continue;
 			snprintf(key, sizeof(key), "%u", interface_of(obj));
-			out_f64(o, key, NULL, difference_size(&d->row[obj->first + k]));
+			emit_change(key, &d->row[obj->first + k], o);
 		}
 	}
 	out_end(o);
@@ -173,6 +193,27 @@ static void emit_counts(const struct difference *d, struct out *o)
 	out_end(o);
 }
 
+/* Every counter that has a number: interface, number, difference. */
+static void emit_full(const struct difference *d, struct out *o)
+{
+	out_array(o, "full_diffs");
+	for (uint32_t i = 0; i < d->object_count; i++) {
+		const struct difference_object *obj = &d->object[i];
+
+		for (uint32_t k = obj->first; interface_of(obj) && k < obj->first + obj->count;
+			k++) {
+			if (!number_of(&d->row[k]))
+				continue;
+			out_array(o, NULL);
+			out_u64(o, NULL, NULL, interface_of(obj));
+			out_u64(o, NULL, NULL, number_of(&d->row[k]));
+			emit_change(NULL, &d->row[k], o);
+			out_end(o);
+		}
+	}
+	out_end(o);
+}
+
 static int emit_summary(const struct report *r, struct out *o, struct err *e)
 {
 	const struct difference *d = r->counters[0].difference;
@@ -183,12 +224,14 @@ static int emit_summary(const struct report *r, struct out *o, struct err *e)
 	ret = emit_top(d, o, e);
 	if (!ret)
 		emit_important(d, o);
+	emit_full(d, o);
 	findings_emit_array(r->counters[0].findings, "findings", o);
 	out_end(o);
 	return ret;
 }
 
-int weir_counters_summarize(const char *before, const char *after, char **json, char *error)
+int weir_counters_summarize(
+	const char *before, const char *after, const char *names, char **json, char *error)
 {
 	struct err e = { 0 };
 	struct report r;
@@ -198,7 +241,7 @@ int weir_counters_summarize(const char *before, const char *after, char **json, 
 	int ret;
 
 	*json = NULL;
-	ret = report_load(&r, before, after, NULL, &e);
+	ret = report_load(&r, before, after, names, &e);
 	if (ret)
 		return say(error, &e, ret);
 	file = open_memstream(json, &length);
@@ -231,18 +274,45 @@ static int write_report(FILE *file, const void *from, struct err *e)
 	return report_write(w->report, w->form, file, e);
 }
 
-int weir_counters_report(const char *before, const char *after, const char *path, char *error)
+int weir_counters_report(
+	const char *before, const char *after, const char *names, const char *path, char *error)
 {
 	struct to_write w = { .form = report_form_of(path) };
 	struct err e = { 0 };
 	struct report r;
 	int ret;
 
-	ret = report_load(&r, before, after, NULL, &e);
+	ret = report_load(&r, before, after, names, &e);
 	if (ret)
 		return say(error, &e, ret);
 	w.report = &r;
 	ret = file_replace(path, write_report, &w, &e);
 	report_free(&r);
+	return say(error, &e, ret);
+}
+
+static int write_compare(FILE *file, const void *from, struct err *e)
+{
+	return compare_write(from, REPORT_HTML, file, e);
+}
+
+int weir_counters_compare(const char *const first[2], const char *const second[2],
+	const char *names, const char *const labels[2], const char *path, char *error)
+{
+	struct report a = { 0 }, b = { 0 };
+	struct compare c = { 0 };
+	struct err e = { 0 };
+	int ret;
+
+	ret = report_load(&a, first[0], first[1], names, &e);
+	if (!ret)
+		ret = report_load(&b, second[0], second[1], names, &e);
+	if (!ret)
+		ret = compare_make(&c, &a, &b, labels[0], labels[1], &e);
+	if (!ret)
+		ret = file_replace(path, write_compare, &c, &e);
+	compare_free(&c);
+	report_free(&b);
+	report_free(&a);
 	return say(error, &e, ret);
 }

@@ -138,6 +138,7 @@ def test_two_snapshots_of_an_idle_machine_find_nothing(tmp_path):
     ("rail_outlier_infiniband", lambda root, second: trees.infiniband(root, devices=5, counters={
         "port_xmit_data": lambda device: second * (10 ** 9 if device else 4 * 10 ** 8), "port_rcv_data": 0})),
     ("congestion_marks", lambda root, second: trees.proc(root, netstat={"IpExt": {"InCEPkts": 90 * second, "InNoECTPkts": 9000 * second}})),
+    ("cxi_link_restarts", lambda root, second: trees.cxi_link(root, times=[1746204071 + i for i in range(1 + second)])),
     ("gpu_throttled", lambda root, second: trees.calls(root, "nvml", [("gpu0", "throttle_power_ns", 2 * 10 ** 9 * second), ("gpu0", "throttle_thermal_ns", 0)])),
     ("gpu_pcie_replays", lambda root, second: trees.calls(root, "nvml", [("gpu0", "pcie_replays", 4 * second)])),
     ("devmem_missed", lambda root, second: trees.calls(root, "tcp", [
@@ -149,6 +150,163 @@ def test_each_fault_is_found_where_its_counters_are(tmp_path, rule, make):
     # and not where nothing moves
     if rule != "pcie_below_max":
         assert found(diff(tmp_path / "before.json", tmp_path / "before.json")) == set()
+
+
+def pair(tmp_path, name, objects, seconds=10):
+    """Two snapshots, written here: objects[source, object] is {counter: what it grew by, or (kind, before, after)}."""
+    paths = []
+    for second in (0, 1):
+        when = 10 ** 18 + second * seconds * 10 ** 9
+        rows = []
+        for (source, thing), counters in objects.items():
+            values = []
+            for counter, change in counters.items():
+                kind, *sides = change if isinstance(change, tuple) else ("counter", 1000, 1000 + change)
+                values.append([counter, kind, 64, "", sides[second], when])
+            rows.append({"source": source, "object": thing, "counters": values})
+        paths.append(tmp_path / f"{name}-{second}.json")
+        paths[-1].write_text(json.dumps({"schema": "weir/counters/1", "host": "made", "taken_ns": when, "objects": rows}))
+    return diff(*paths)
+
+
+def level(before, after=None):
+    return "gauge", before, before if after is None else after
+
+
+def rail(bytes_sent):
+    return {"tx_bytes": bytes_sent, "rx_bytes": 10 ** 6, "pci.vendor": level(1), "pci.device": level(2)}
+
+
+# Each rule: an object, what its counters do when the rule must speak, and what they do when it must not.
+RULES = {
+    "pcie_below_max": ("pcie", {"link_speed_mtps": level(16000), "link_speed_max_mtps": level(32000), "link_width": level(16), "link_width_max": level(16)},
+                       {"link_speed_mtps": level(32000), "link_speed_max_mtps": level(32000), "link_width": level(16), "link_width_max": level(16)}),
+    "pcie_errors": ("pcie", {"aer_correctable.RxErr": 3}, {"aer_correctable.RxErr": 0}),
+    "pause_received": ("ethtool-std", {"pause.rx_frames": 9}, {"pause.rx_frames": 0}),
+    "pause_sent": ("ethtool", {"tx_pause_ctrl_phy": 9, "tx_global_pause_duration": 10 ** 6}, {"tx_pause_ctrl_phy": 0}),
+    "rx_no_room": ("netdev", {"rx_packets": 1000, "rx_missed_errors": 5}, {"rx_packets": 1000, "rx_missed_errors": 0}),
+    "rx_broken": ("netdev", {"rx_crc_errors": 1}, {"rx_crc_errors": 0}),
+    "rx_dropped": ("netdev", {"rx_dropped": 50, "rx_packets": 1000}, {"rx_dropped": 9, "rx_packets": 1000}),
+    "tx_dropped": ("netdev", {"tx_dropped": 50, "tx_packets": 1000}, {"tx_dropped": 9, "tx_packets": 1000}),
+    "link_flapped": ("netdev", {"carrier_down_count": 1}, {"carrier_down_count": 0}),
+    "link_slower": ("netdev", {"speed": level(100000, 25000)}, {"speed": level(25000, 100000)}),
+    "fec_uncorrected": ("ethtool-std", {"fec.uncorrectable_blocks": 1}, {"fec.uncorrectable_blocks": 0}),
+    "fec_corrected": ("ethtool-std", {"fec.corrected_blocks": 5000}, {"fec.corrected_blocks": 900}),
+    "queue_no_memory": ("queue", {"rx_alloc_fail": 1}, {"rx_alloc_fail": 0}),
+    "page_pool_slow": ("page_pool", {"alloc_slow": 5000, "alloc_fast": 5000}, {"alloc_slow": 900, "alloc_fast": 5000}),
+    "shaped": ("qdisc", {"overlimits": 5000, "packets": 9000}, {"overlimits": 50, "packets": 9000}),
+    "qdisc_drops": ("qdisc", {"drops": 50, "packets": 9000}, {"drops": 4, "packets": 9000}),
+    "retransmits": ("snmp", {"Tcp.RetransSegs": 50, "Tcp.OutSegs": 9000}, {"Tcp.RetransSegs": 4, "Tcp.OutSegs": 9000}),
+    "out_of_order": ("netstat", {"TcpExt.TCPOFOQueue": 500, "snmp:Tcp.InSegs": 9000}, {"TcpExt.TCPOFOQueue": 9, "snmp:Tcp.InSegs": 9000}),
+    "reordering": ("netstat", {"TcpExt.TCPSACKReorder": 50}, {"TcpExt.TCPSACKReorder": 19}),
+    "tcp_refused": ("snmp", {"Tcp.AttemptFails": 1}, {"Tcp.AttemptFails": 0}),
+    "tcp_resets": ("snmp", {"Tcp.EstabResets": 10}, {"Tcp.EstabResets": 9}),
+    "tcp_resets_sent": ("snmp", {"Tcp.OutRsts": 50}, {"Tcp.OutRsts": 9}),
+    "listen_overflow": ("netstat", {"TcpExt.ListenOverflows": 1}, {"TcpExt.ListenOverflows": 0}),
+    "receive_buffer": ("netstat", {"TcpExt.PruneCalled": 1}, {"TcpExt.PruneCalled": 0}),
+    "zero_window": ("netstat", {"TcpExt.TCPToZeroWindowAdv": 3}, {"TcpExt.TCPToZeroWindowAdv": 2}),
+    "backlog_drops": ("netstat", {"TcpExt.TCPBacklogDrop": 1}, {"TcpExt.TCPBacklogDrop": 0}),
+    "wrong_checksum": ("snmp", {"Tcp.InCsumErrors": 1}, {"Tcp.InCsumErrors": 0}),
+    "mtu_blackhole": ("netstat", {"TcpExt.TCPMTUPFail": 1, "TcpExt.TCPTimeouts": 1}, {"TcpExt.TCPMTUPFail": 1, "TcpExt.TCPTimeouts": 0}),
+    "nothing_gets_through": ("netstat", {"TcpExt.TCPTimeouts": 5, "TcpExt.TCPLostRetransmit": 4, "snmp:Tcp.InSegs": 20},
+                             {"TcpExt.TCPTimeouts": 5, "TcpExt.TCPLostRetransmit": 4, "snmp:Tcp.InSegs": 9000}),
+    "congestion_marks": ("netstat", {"IpExt.InCEPkts": 90, "IpExt.InNoECTPkts": 9000}, {"IpExt.InCEPkts": 9, "IpExt.InNoECTPkts": 9000}),
+    "udp_buffer": ("snmp", {"Udp.RcvbufErrors": 1}, {"Udp.RcvbufErrors": 0}),
+    "no_route": ("snmp", {"Ip.OutNoRoutes": 1}, {"Ip.OutNoRoutes": 0}),
+    "softnet_dropped": ("softnet", {"processed": 9000, "dropped": 1}, {"processed": 9000, "dropped": 0}),
+    "softnet_squeezed": ("softnet", {"processed": 9000, "time_squeeze": 50}, {"processed": 9000, "time_squeeze": 5}),
+    "receive_window_limited": ("tcp", {"busy_us": 10 ** 6, "receive_window_limited_us": 500000}, {"busy_us": 10 ** 6, "receive_window_limited_us": 100000}),
+    "send_buffer_limited": ("tcp", {"busy_us": 10 ** 6, "send_buffer_limited_us": 500000}, {"busy_us": 10 ** 6, "send_buffer_limited_us": 100000}),
+    "connection_retransmits": ("tcp", {"retransmits": 50, "delivered": 9000}, {"retransmits": 4, "delivered": 9000}),
+    "connection_congested": ("tcp", {"delivered_ce": 50, "delivered": 9000}, {"delivered_ce": 5, "delivered": 9000}),
+    "devmem_missed": ("tcp", {"dmabuf_bytes": 10 ** 9, "linear_bytes": 10 ** 8, "plain_bytes": 0}, {"dmabuf_bytes": 10 ** 9, "linear_bytes": 0, "plain_bytes": 0}),
+    "congestion_notified": ("infiniband", {"rp_cnp_handled": 500}, {"rp_cnp_handled": 50}),
+    "infiniband_errors": ("infiniband", {"symbol_error": 1}, {"symbol_error": 0}),
+    "infiniband_lost": ("infiniband", {"local_ack_timeout_err": 20}, {"local_ack_timeout_err": 5}),
+    "infiniband_waits": ("infiniband", {"port_xmit_wait": 10 ** 6, "port_xmit_packets": 1000}, {"port_xmit_wait": 5000, "port_xmit_packets": 1000}),
+    "cxi_posted_blocked": ("cxi", {"parbs_tarb_pi_posted_blocked_cnt": 90000, "parbs_tarb_pi_posted_pkts": 10000},
+                           {"parbs_tarb_pi_posted_blocked_cnt": 20000, "parbs_tarb_pi_posted_pkts": 10000}),
+    "cxi_non_posted_blocked": ("cxi", {"parbs_tarb_pi_non_posted_blocked_cnt": 90000, "parbs_tarb_pi_non_posted_pkts": 10000},
+                               {"parbs_tarb_pi_non_posted_blocked_cnt": 20000, "parbs_tarb_pi_non_posted_pkts": 10000}),
+    "cxi_tx_paused": ("cxi", {"hni_tx_paused_0": 2 * 10 ** 9}, {"hni_tx_paused_0": 10 ** 7}),
+    "cxi_rx_paused": ("cxi", {"hni_rx_paused_1": 2 * 10 ** 9}, {"hni_rx_paused_1": 10 ** 7}),
+    "cxi_timeouts": ("cxi", {"pct_spt_timeouts": 1, "pct_sct_timeouts": 0}, {"pct_spt_timeouts": 0, "pct_sct_timeouts": 0}),
+    "cxi_nacks": ("cxi", {"pct_no_tct_nacks": 0, "pct_no_trs_nacks": 1, "pct_no_mst_nacks": 0}, {"pct_no_tct_nacks": 0, "pct_no_trs_nacks": 0, "pct_no_mst_nacks": 0}),
+    "cxi_retries": ("cxi", {"pct_retry_srb_requests": 1, "pct_req_ordered": 100, "pct_req_unordered": 0},
+                    {"pct_retry_srb_requests": 0, "pct_req_ordered": 100, "pct_req_unordered": 0}),
+    "cxi_codewords": ("cxi", {"hni_pcs_uncorrected_cw": 1, "hni_pcs_corrected_cw": 5, "hni_pcs_good_cw": 10 ** 6},
+                      {"hni_pcs_uncorrected_cw": 0, "hni_pcs_corrected_cw": 5, "hni_pcs_good_cw": 10 ** 6}),
+    "cxi_replays": ("cxi", {"hni_llr_tx_replay_event": 1, "hni_llr_rx_replay_event": 0}, {"hni_llr_tx_replay_event": 0, "hni_llr_rx_replay_event": 0}),
+    "cxi_link_restarts": ("cxi_link", {"link_restarts.time_0": level(0, 1746204071)}, {"link_restarts.time_0": level(1746204071)}),
+    "cxi_late_receives": ("cxi", {"lpe_net_match_overflow_0": 9000, "lpe_net_match_priority_0": 1000}, {"lpe_net_match_overflow_0": 900, "lpe_net_match_priority_0": 100}),
+    "cxi_translation_misses": ("cxi", {"atu_cache_miss_0": 9000, "hni_pkts_sent_by_tc_0": 10000, "hni_pkts_recv_by_tc_0": 0},
+                               {"atu_cache_miss_0": 900, "hni_pkts_sent_by_tc_0": 10000, "hni_pkts_recv_by_tc_0": 0}),
+    "cxi_translation_evictions": ("cxi", {"atu_cache_evictions": 9000, "hni_pkts_sent_by_tc_0": 10000, "hni_pkts_recv_by_tc_0": 0},
+                                  {"atu_cache_evictions": 900, "hni_pkts_sent_by_tc_0": 10000, "hni_pkts_recv_by_tc_0": 0}),
+    "gpu_throttled": ("nvml", {"throttle_power_ns": 2 * 10 ** 9, "throttle_thermal_ns": 0}, {"throttle_power_ns": 10 ** 8, "throttle_thermal_ns": 0}),
+    "gpu_pcie_replays": ("nvml", {"pcie_replays": 1}, {"pcie_replays": 0}),
+    "gpu_pcie_below_max": ("nvml", {"pcie_generation": level(5), "pcie_generation_max": level(5), "pcie_width": level(8), "pcie_width_max": level(16)},
+                           {"pcie_generation": level(5), "pcie_generation_max": level(5), "pcie_width": level(16), "pcie_width_max": level(16)}),
+}
+OUTLIERS = {  # the last of five siblings, and the counters that tell
+    "rail_outlier": ("netdev", rail(10 ** 9), rail(4 * 10 ** 8)),
+    "rail_outlier_cxi": ("cxi", {"hni_pkts_sent_by_tc_0": 10 ** 6, "hni_pkts_recv_by_tc_0": 10 ** 6}, {"hni_pkts_sent_by_tc_0": 4 * 10 ** 5, "hni_pkts_recv_by_tc_0": 10 ** 6}),
+    "rail_outlier_infiniband": ("infiniband", {"port_xmit_data": 10 ** 9, "port_rcv_data": 10 ** 6}, {"port_xmit_data": 4 * 10 ** 8, "port_rcv_data": 10 ** 6}),
+}
+
+
+def place(objects, rule, source, counters):
+    """Host-wide counters are of one object; every other rule gets one of its own."""
+    for counter, change in counters.items():
+        of, _, name = counter.rpartition(":")
+        of = of or source
+        objects.setdefault((of, "host" if of in ("snmp", "netstat") else rule), {})[name] = change
+
+
+def siblings(source, usual, odd):
+    return {(source, f"rail{i}"): odd if i == 4 else usual for i in range(5)}
+
+
+def test_every_rule_has_a_case():
+    text = (trees.SOURCE / "rules.txt").read_text()
+    assert {line[1:-1] for line in text.splitlines() if line.startswith("[")} == {*RULES, *OUTLIERS}
+
+
+@pytest.mark.parametrize("rules", [[rule] for rule, case in RULES.items() if case[0] in ("snmp", "netstat")] +
+                         [[rule for rule, case in RULES.items() if case[0] not in ("snmp", "netstat")]], ids=lambda rules: rules[0])
+def test_a_rule_speaks_where_it_must_and_is_silent_where_it_must_not(tmp_path, rules):
+    faulty, near = {}, {}
+    for rule in rules:
+        source, fault, miss = RULES[rule]
+        place(faulty, rule, source, fault)
+        place(near, rule, source, miss)
+    where = {(f["rule"], f["object"]) for f in pair(tmp_path, "faulty", faulty)["findings"]}
+    for rule in rules:
+        assert (rule, "host" if RULES[rule][0] in ("snmp", "netstat") else rule) in where, where
+    silent = {(f["rule"], f["object"]) for f in pair(tmp_path, "near", near)["findings"]}
+    assert not {(rule, thing) for rule, thing in silent if rule in rules and thing in (rule, "host")}, silent
+
+
+@pytest.mark.parametrize("rule", OUTLIERS)
+def test_one_rail_that_differs_is_named_and_equal_ones_are_not(tmp_path, rule):
+    source, usual, odd = OUTLIERS[rule]
+    named = [(f["rule"], f["object"]) for f in pair(tmp_path, "odd", siblings(source, usual, odd))["findings"]]
+    assert named == [(rule, "rail4")]
+    assert pair(tmp_path, "even", siblings(source, usual, usual))["findings"] == []
+
+
+@pytest.mark.skipif("FAKE_NVML" not in os.environ, reason="needs the stand-in for NVML that the build makes")
+def test_a_gpu_that_is_throttled_is_named_by_nvml(tmp_path):
+    """The library is a stand-in, tests/counters/fake_nvml.c: its first GPU is ill, its second is well."""
+    done = weir("run", "--quiet", "--out", tmp_path / "r.json", "--source", "nvml", "--", "sleep", "0.3", env={"LD_LIBRARY_PATH": os.environ["FAKE_NVML"]})
+    assert done.status == 0, done
+    counters = json.loads((tmp_path / "r.json").read_text())["counters"]
+    validate(counters)
+    named = {(f["rule"], f["object"]) for f in counters["findings"]}
+    assert named == {(rule, "gpu0 (0000:1b:00.0)") for rule in ("gpu_throttled", "gpu_pcie_replays", "gpu_pcie_below_max")}
+    (throttled,) = [f for f in counters["findings"] if f["rule"] == "gpu_throttled"]
+    (power,) = [e for e in throttled["evidence"] if e["name"] == "throttle_power_ns"]
+    assert 4e8 < power["per_s"] < 16e8 and "0 s for heat" in throttled["text"]  # 8e8, but for when it was asked
 
 
 def test_net_prof_files_are_read_and_written(tmp_path):

@@ -53,6 +53,12 @@ def cxi(root, nics=8, value=lambda nic, name: 0, when=1746204071.662953620, name
             (folder / name).write_text(f"{value(nic, name)}@{when:.9f}\n")
 
 
+def cxi_link(root, nic=0, times=()):
+    """When the link of a NIC was restarted, the last first."""
+    for i in range(10):
+        write(pathlib.Path(root) / "sys/class/cxi" / f"cxi{nic}" / "device/link_restarts" / f"time_{i}", f"{times[i] if i < len(times) else 0}\n")
+
+
 def infiniband(root, devices=2, counters=None, hw_counters=None):
     for device in range(devices):
         port = pathlib.Path(root) / "sys/class/infiniband" / f"mlx5_{device}" / "ports/1"

@@ -45,6 +45,7 @@ net_prof.collect(sys.argv[1] + "/after", sys.argv[1] + "/after.json")
 summary = net_prof.summarize(sys.argv[1] + "/before.json", sys.argv[1] + "/after.json")
 net_prof.dump(summary)
 net_prof.dump_html(summary, sys.argv[1] + "/report.html")
+del summary["full_diffs"]  # its keys are pairs, as net_prof's
 print("SUMMARY" + json.dumps(summary))
 """, trees)
     assert done.returncode == 0, done.stderr
@@ -60,6 +61,49 @@ print("SUMMARY" + json.dumps(summary))
     assert summary["collected"][0]["counter_name"] and len(summary["collected"]) == 8
     assert "Total non-zero differences: 6" in text and "cq_dma_cmd_counts_0" in text
     assert "<!doctype html>" in (trees / "report.html").read_text()
+
+
+def test_differences_are_whole_and_equals_stand_by_their_number(tmp_path):
+    names = ["hni_sts_tx_ok_ieee", "atu_cache_evictions", "cq_dma_cmd_counts_0", "cq_dma_cmd_counts_1"]
+    grown = {"cq_dma_cmd_counts_0": 5, "cq_dma_cmd_counts_1": 5, "atu_cache_evictions": 2 ** 53 + 1}
+    for when in ("before", "after"):
+        place = tmp_path / when / "cxi0" / "device" / "telemetry"
+        place.mkdir(parents=True)
+        for name in names:
+            (place / name).write_text(f"{7 + (grown.get(name, 0) if when == 'after' else 0)}@100.0")
+    done = run("""
+import json, sys
+import weir as net_prof
+for when in ("before", "after"):
+    net_prof.collect(f"{sys.argv[1]}/{when}/cxi0/device/telemetry/", f"{sys.argv[1]}/{when}.json")
+summary = net_prof.summarize(f"{sys.argv[1]}/before.json", f"{sys.argv[1]}/after.json", None)
+assert set(summary) >= {"before_meta", "after_meta", "full_diffs", "collected"}
+print(json.dumps([summary["top20_per_iface"][1], sorted(summary["full_diffs"].items())]))
+""", tmp_path)
+    assert done.returncode == 0, done.stderr
+    top, full = json.loads(done.stdout)
+    assert [row["diff"] for row in top[:3]] == [2 ** 53 + 1, 5, 5] and top[1]["metric_id"] < top[2]["metric_id"]
+    assert [top[1]["metric_name"], top[2]["metric_name"]] == ["cq_dma_cmd_counts_0", "cq_dma_cmd_counts_1"]
+    assert [(1, row["metric_id"], row["diff"]) for row in sorted(top, key=lambda row: row["metric_id"]) if row["metric_id"]] == [
+        (iface, number, diff) for (iface, number), diff in full]
+
+
+def test_two_summaries_are_compared(trees):
+    done = run("""
+import sys
+import weir as net_prof
+for when in ("before", "after"):
+    net_prof.collect(f"{sys.argv[1]}/{when}", f"{sys.argv[1]}/{when}.json")
+idle = net_prof.summarize(f"{sys.argv[1]}/before.json", f"{sys.argv[1]}/before.json")
+busy = net_prof.summarize(f"{sys.argv[1]}/before.json", f"{sys.argv[1]}/after.json")
+result = net_prof.compare(idle, busy, f"{sys.argv[1]}/compare.html", label_a="Idle baseline", label_b="Busy <b>", min_diff=20)
+assert result["delta_non_zero_per_iface"] == {1: 3, 2: 3}, result
+print(sorted((change["old"], change["new"], change["delta"]) for change in result["changed_metrics"].values()))
+""", trees)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[(0, 20, 20), (0, 100, 100), (0, 200, 200), (0, 1000, 1000), (0, 2000, 2000)]\n"
+    page = (trees / "compare.html").read_text()
+    assert "Idle baseline" in page and "Busy &lt;b&gt;" in page
 
 
 def test_a_block_is_profiled_also_when_it_raises(tmp_path):
@@ -81,7 +125,8 @@ import sys, weir
 for attempt in (lambda: weir.summarize("/nonexistent/a.json", "/nonexistent/b.json"), lambda: weir.collect("/nonexistent", sys.argv[1])):
     try:
         attempt()
-    except weir.Error as why:
+    except ValueError as why:  # as net_prof's
+        assert isinstance(why, weir.Error)
         print(why)
 """, tmp_path / "x.json")
     assert done.returncode == 0, done.stderr
