@@ -144,13 +144,20 @@ static void told(void *context, enum controller_news news, const struct controll
 
 static void emit_record(struct out *o, const struct load *l)
 {
+	uint64_t succeeded = 0, failed = 0;
 	char words[PROBE_SUBJECT];
 
+	for (size_t i = 0; i < l->count; i++) {
+		succeeded += l->iteration[i].rtt.count;
+		failed += l->iteration[i].lost + l->iteration[i].corrupt;
+	}
 	out_object(o, NULL);
 	out_str(o, "schema", NULL, "weir/probe-load/1");
 	out_u64(o, "hosts", NULL, l->hosts);
 	out_u64(o, "rails", NULL, l->rails);
 	out_u64(o, "silent_agents", NULL, l->silent);
+	out_u64(o, "succeeded", NULL, succeeded);
+	out_u64(o, "failed", NULL, failed);
 	out_f64(o, "rate", NULL, l->options->rate);
 	out_u64(o, "payload_bytes", NULL, l->options->payload_bytes);
 	out_bool(o, "verify", NULL, l->options->verify);

@@ -294,7 +294,10 @@ static void emit_result(struct out *o, const struct tournament *t, const struct 
 static void emit_record(struct out *o, const struct tournament *t)
 {
 	char words[PROBE_SUBJECT], text[UNITS_TEXT];
+	uint64_t bad = 0;
 
+	for (size_t i = 0; i < t->results; i++)
+		bad += t->result[i].slow || is_lossy(&t->result[i]);
 	out_object(o, NULL);
 	out_str(o, "schema", NULL, "weir/probe-pairs/1");
 	out_str(o, "kind", "%s, ", kind_name(t));
@@ -302,6 +305,7 @@ static void emit_record(struct out *o, const struct tournament *t)
 	out_u64(o, "rails", "%" PRIu64 " rails, ", t->rails);
 	out_u64(o, "rounds", "%" PRIu64 " rounds, ", t->rounds);
 	out_u64(o, "pairs", "%" PRIu64 " pairs of NICs\n", t->results);
+	out_u64(o, "bad", NULL, bad);
 	out_f64_as(o, is_latency(t) ? "median_ns" : "median_bits_per_s", t->usual, "median  %s\n",
 		value_text(t, t->usual, text));
 	out_f64(o, "slow_factor", NULL, t->options->slow);

@@ -118,6 +118,8 @@ void controller_received(void *context, const ProtobufCMessage *message)
 	struct controller *c = r->c;
 	size_t at = r->first;
 
+	if (c->ended) /* what is counted has been told */
+		return;
 	r->shown->answers = true;
 	for (size_t i = 0; i < report->n_pair && r->pairs; i++) {
 		const Weir__V1__PairWindow *w = report->pair[i];

@@ -21,6 +21,8 @@ static const struct document_kind kinds[] = {
 	{ "weir/p2p-sweep/1", "weir p2p sweep", "of the best of each size, by the setting to use",
 		"recommended", "share_of_best" },
 	{ "weir/probe/1", "weir probe", "probes lost", NULL, "lost" },
+	{ "weir/probe-load/1", "weir probe load-test", "probes failed", NULL, "failed" },
+	{ "weir/probe-pairs/1", "weir probe pairs", "pairs of NICs stand out", NULL, "bad" },
 };
 
 static const struct document_kind *kind_of(const char *schema)

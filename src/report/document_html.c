@@ -337,6 +337,7 @@ void document_html(const struct document *d, FILE *file)
 	html_put(&h, "<main>\n");
 	put_findings(&h, d);
 	html_section(&h, "figures", "Figures");
+	document_heat(&h, json_object_get(d->top, "pair"));
 	put_object(&h, d->top, 0);
 	html_put(&h, "<div class=\"charts\">\n");
 	put_times(&h, d->top, "local");

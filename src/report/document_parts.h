@@ -68,6 +68,8 @@ bool document_is_small(const json_t *value);
 /* How many of an object's members are objects that are not small. */
 size_t document_objects(const json_t *object);
 
+/* A map of hosts by hosts, where the list is one of pairs of NICs; nothing otherwise. */
+void document_heat(struct html *h, const json_t *pairs);
 void document_html(const struct document *d, FILE *file);
 void document_csv(const struct document *d, FILE *file);
 void document_print(const struct document *d, struct out *o);

@@ -11,7 +11,7 @@ import pytest
 from probetest import WEIR, Agent, Process, wait_for  # first: sets the path
 from fabric import Fabric  # noqa: E402
 from network import missing  # noqa: E402
-from weirtest import validate  # noqa: E402
+from weirtest import run, validate  # noqa: E402
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 HOSTS, RAILS, PORT, ONE_RAIL_PORT = 4, 8, 8080, 8081
@@ -105,6 +105,8 @@ def test_health_names_nobody(cluster, tmp_path):
     assert sum(int(r["sent"]) for r in rows) == record["sent"]
     for document in done.documents:
         validate(document)
+    page = run(WEIR, "report", record_file, "--html").stdout
+    assert "Map of pairs" in page and page.count('<tr><th class="name">') == HOSTS
 
 
 def test_a_cut_rail_is_named_and_its_restoration_is_told(cluster, mesh):
