@@ -13,7 +13,8 @@ TESTS        ?=
 
 WEIR = build/src/cmd/weir
 # Tests that need what only the lab has; 11-words runs them.
-LAB_PROGRAMS = $(wildcard build/tests/mem/test_udmabuf build/tests/sys/bind_faults build/tests/net/devmem_faults)
+LAB_PROGRAMS = $(wildcard build/tests/mem/test_udmabuf build/tests/sys/bind_faults build/tests/net/devmem_faults \
+	build/tests/net/test_transport_dmabuf)
 # Every finding ends the program, whatever the environment says.
 SANITIZE = -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
 	-Dc_args=-fno-sanitize-recover=all

@@ -8,6 +8,11 @@ test_words_for_udmabuf() {
 	quietly test_udmabuf
 }
 
+test_a_dmabuf_through_the_transport() {
+	ip link set lo up
+	quietly test_transport_dmabuf
+}
+
 test_words_for_bind() {
 	lab_up
 	WEIR_LAB_NIC=lab1 far bind_faults

@@ -112,6 +112,7 @@ static const struct net_ops tcp_ops = {
 	.close_listener = tcp_close_listener,
 	.close_comm = tcp_comm_close,
 	.reg = tcp_reg,
+	.reg_dmabuf = tcp_reg_dmabuf,
 	.dereg = tcp_dereg,
 	.isend = tcp_isend,
 	.irecv = tcp_irecv,

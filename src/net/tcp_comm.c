@@ -42,8 +42,7 @@ void tcp_comm_fail(struct tcp_comm *c, int code, const char *format, ...)
 	tcp_net_ring(c->net);
 }
 
-/* The error of a comm, once nobody touches its requests any more; 0 before that. */
-static int failure(struct tcp_comm *c, struct err *e)
+int tcp_comm_failure(struct tcp_comm *c, struct err *e)
 {
 	int code = atomic_load(&c->failed);
 
@@ -178,66 +177,10 @@ void tcp_comm_close(struct net_comm *closing)
 	close(c->first);
 	for (int i = 0; i < c->lanes; i++)
 		close(c->lane[i].fd);
-	while (c->memory) {
-		struct net_memory *m = c->memory;
-
-		c->memory = m->next;
-		free(m);
-	}
+	tcp_memory_free(c);
 	pthread_mutex_destroy(&c->lock);
 	free(c->input);
 	free(c);
-}
-
-int tcp_reg(struct net_comm *comm, void *data, size_t bytes, enum net_memory_kind kind,
-	struct net_memory **registered, struct err *e)
-{
-	struct tcp_comm *c = comm_of(comm);
-	struct net_memory *m;
-
-	*registered = NULL;
-	if (!data || !bytes)
-		return err_set(e, EINVAL, "cannot register %zu bytes at %p", bytes, data);
-	if (kind == NET_CUDA && c->net->options.cuda) {
-		int ret = tcp_stage_prepare(c, data, e);
-
-		if (ret)
-			return ret;
-	} else if (kind != NET_HOST) {
-		return err_set(e, EOPNOTSUPP, "this transport was opened for host memory only");
-	}
-	m = calloc(1, sizeof(*m));
-	if (!m)
-		return err_set(e, ENOMEM, "no memory for a registration");
-	m->data = data;
-	m->bytes = bytes;
-	m->kind = kind;
-	pthread_mutex_lock(&c->lock);
-	m->next = c->memory;
-	m->link = &c->memory;
-	if (m->next)
-		m->next->link = &m->next;
-	c->memory = m;
-	pthread_mutex_unlock(&c->lock);
-	*registered = m;
-	return 0;
-}
-
-int tcp_dereg(struct net_comm *comm, struct net_memory *m, struct err *e)
-{
-	struct tcp_comm *c = comm_of(comm);
-	int users = atomic_load(&m->users);
-
-	/* A comm that failed and came to rest touches nothing any more, tested or not. */
-	if (users && !failure(c, NULL))
-		return err_set(e, EBUSY, "%d requests still use this memory", users);
-	pthread_mutex_lock(&c->lock);
-	*m->link = m->next;
-	if (m->next)
-		m->next->link = m->link;
-	pthread_mutex_unlock(&c->lock);
-	free(m);
-	return 0;
 }
 
 /* The slot of the next request, or NULL while it is taken. */
@@ -247,7 +190,7 @@ static struct net_request *slot_take(struct tcp_comm *c, char *data, struct net_
 
 	if (atomic_load(&r->state) != TCP_FREE)
 		return NULL;
-	r->data = data;
+	r->data = m && m->view ? tcp_memory_begin(m, data) : data;
 	r->memory = m;
 	r->seq = c->posted;
 	r->claimed = 0;
@@ -264,7 +207,7 @@ static struct net_request *slot_take(struct tcp_comm *c, char *data, struct net_
 static int check_range(const struct tcp_comm *c, bool sends, const void *data, size_t bytes,
 	const struct net_memory *m, struct err *e)
 {
-	const char *at = data;
+	uintptr_t at = (uintptr_t)data;
 
 	if (c->sends != sends)
 		return err_set(e, EINVAL, "this end of the connection %s",
@@ -274,7 +217,8 @@ static int check_range(const struct tcp_comm *c, bool sends, const void *data, s
 			NET_MESSAGE_MAX);
 	if (!m && bytes)
 		return err_set(e, EINVAL, "the memory is not registered");
-	if (bytes && (at < m->data || bytes > m->bytes || at > m->data + (m->bytes - bytes)))
+	if (bytes && (at < (uintptr_t)m->data || bytes > m->bytes ||
+			     at - (uintptr_t)m->data > m->bytes - bytes))
 		return err_set(e, EFAULT, "the message is not within the registered memory");
 	return 0;
 }
@@ -332,7 +276,7 @@ int tcp_isend(struct net_comm *comm, const void *data, size_t bytes, struct net_
 	*request = NULL;
 	ret = check_range(c, true, data, bytes, m, e);
 	if (!ret)
-		ret = failure(c, e);
+		ret = tcp_comm_failure(c, e);
 	if (ret)
 		return ret;
 	r = slot_take(c, (char *)data, m);
@@ -362,7 +306,7 @@ int tcp_irecv(struct net_comm *comm, void *data, size_t bytes, struct net_memory
 	*request = NULL;
 	ret = check_range(c, false, data, bytes, m, e);
 	if (!ret)
-		ret = failure(c, e);
+		ret = tcp_comm_failure(c, e);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&c->lock);
@@ -410,6 +354,8 @@ static void finish(struct net_request *r, bool *done, size_t *bytes)
 	if (!c->sends && r->begun_ns > r->posted_ns && r->begun_ns > c->last_done_ns)
 		c->starved_ns += r->begun_ns - later(r->posted_ns, c->last_done_ns);
 	c->last_done_ns = clock_ns();
+	if (r->memory && r->memory->view)
+		tcp_memory_end(r->memory);
 	if (r->memory)
 		atomic_fetch_sub(&r->memory->users, 1);
 	atomic_store(&r->state, TCP_FREE);
@@ -478,7 +424,7 @@ int tcp_test(struct net_comm *comm, struct net_request *r, bool *done, size_t *b
 			check_ending(c, r);
 		check_stall(c, r);
 	}
-	return failure(c, e);
+	return tcp_comm_failure(c, e);
 }
 
 void net_tcp_abort(struct net_comm *comm)

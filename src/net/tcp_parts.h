@@ -48,9 +48,13 @@ struct tcp_device {
 
 /* Memory of one registration. */
 struct net_memory {
-	char *data;
+	char *data; /* as the caller counts; of a dma-buf it may be NULL */
 	size_t bytes;
-	enum net_memory_kind kind;
+	enum net_memory_kind
+		kind; /* NET_CUDA goes through pinned memory, everything else is the host's */
+	int dmabuf;   /* a duplicate of the caller's, -1: none */
+	char *mapping, *view; /* of a dma-buf that the host reaches: what data stands for */
+	size_t mapping_bytes;
 	atomic_int users; /* requests */
 	struct net_memory *next, **link;
 };
@@ -227,9 +231,8 @@ void tcp_comm_close(struct net_comm *c);
 /* Words about what ends a comm; the first call counts. Any thread. */
 void tcp_comm_fail(struct tcp_comm *c, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-int tcp_reg(struct net_comm *comm, void *data, size_t bytes, enum net_memory_kind kind,
-	struct net_memory **registered, struct err *e);
-int tcp_dereg(struct net_comm *c, struct net_memory *m, struct err *e);
+/* The error of a comm, once nobody touches its requests any more; 0 before that. */
+int tcp_comm_failure(struct tcp_comm *c, struct err *e);
 int tcp_isend(struct net_comm *c, const void *data, size_t bytes, struct net_memory *m,
 	struct net_request **r, struct err *e);
 int tcp_irecv(struct net_comm *c, void *data, size_t bytes, struct net_memory *m,
@@ -238,6 +241,17 @@ int tcp_iflush(struct net_comm *c, void *data, size_t bytes, struct net_memory *
 	struct net_request **r, struct err *e);
 int tcp_test(struct net_comm *c, struct net_request *r, bool *done, size_t *bytes, struct err *e);
 void tcp_stats(struct net_comm *c, struct net_stats *s);
+
+/* tcp_memory.c: registrations. */
+int tcp_reg(struct net_comm *comm, void *data, size_t bytes, enum net_memory_kind kind,
+	struct net_memory **registered, struct err *e);
+int tcp_reg_dmabuf(struct net_comm *comm, void *data, size_t bytes, enum net_memory_kind kind,
+	uint64_t offset, int fd, struct net_memory **registered, struct err *e);
+int tcp_dereg(struct net_comm *c, struct net_memory *m, struct err *e);
+void tcp_memory_free(struct tcp_comm *c); /* all of a comm */
+/* A dma-buf that the host reaches: where its byte is, and what the kernel wants to know before and after. */
+char *tcp_memory_begin(struct net_memory *m, const char *data);
+void tcp_memory_end(struct net_memory *m);
 
 /* tcp_short.c: the first connection. Both are called by the caller's thread alone. */
 void tcp_short_send(struct tcp_comm *c);

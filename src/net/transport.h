@@ -124,7 +124,9 @@ struct net_ops {
 
 	/* Memory is registered with the comm that uses it, any part of it may then be sent or received
 	 * into. -EOPNOTSUPP for a kind that the device cannot use. dereg: -EBUSY while a request uses
-	 * it. reg_dmabuf may be NULL; the descriptor stays the caller's, who may close it at once. */
+	 * it. reg_dmabuf may be NULL; the descriptor stays the caller's, who may close it at once. kind
+	 * NET_CUDA: data is its address in the GPU; NET_DMABUF: memory that the host can map, and data is what
+	 * the caller counts from, NULL for offsets. */
 	int (*reg)(struct net_comm *c, void *data, size_t bytes, enum net_memory_kind kind,
 		struct net_memory **m, struct err *e);
 	int (*reg_dmabuf)(struct net_comm *c, void *data, size_t bytes, enum net_memory_kind kind,

@@ -102,6 +102,28 @@ static void no_thread_or_descriptor_survives(void **state)
 	}
 }
 
+/* What NCCL does when it aborts: memory is taken back with requests under way, then the comms are closed. */
+static void a_hundred_aborted_communicators_leave_nothing(void **state)
+{
+	struct net *n = open_version(11);
+	int threads = threads_running(), descriptors = descriptors_in_use();
+	struct comms p;
+
+	(void)state;
+	for (unsigned int i = 0; i < 100; i++) {
+		comms_open(&p, n);
+		if (i % 4 == 0)
+			comms_carry(&p, 200000, i);
+		comms_receive(&p, 0, 1 << 20);
+		comms_receive(&p, 1 << 20, 1 << 20);
+		comms_send(&p, 0, 1 << 20);
+		comms_close(&p);
+		assert_int_equal(descriptors_in_use(), descriptors);
+	}
+	threads_come_down_to(threads);
+	n->ops->close(n);
+}
+
 /* As under NCCL when the peer's process is stopped: its kernel lives, and nothing moves. */
 static void a_peer_that_does_nothing_is_given_up(void **state)
 {
@@ -258,6 +280,7 @@ int main(void)
 		cmocka_unit_test(the_newest_version_is_taken),
 		cmocka_unit_test(properties_are_the_same_in_every_version),
 		cmocka_unit_test(no_thread_or_descriptor_survives),
+		cmocka_unit_test(a_hundred_aborted_communicators_leave_nothing),
 		cmocka_unit_test(a_peer_that_does_nothing_is_given_up),
 		cmocka_unit_test(a_file_that_is_not_there_is_said),
 		cmocka_unit_test(a_library_without_tables_is_refused),
