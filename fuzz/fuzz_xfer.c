@@ -20,7 +20,7 @@ static void try_bootstrap(const uint8_t *data, size_t size)
 	memcpy(hello, data, size < sizeof(hello) ? size : sizeof(hello));
 	memcpy(welcome, data, size < sizeof(welcome) ? size : sizeof(welcome));
 	if (!xfer_hello_decode(hello, &h, &e) && h.version == XFER_VERSION) {
-		if (xfer_hello_judge(&h, token, 0) == XFER_WELCOME)
+		if (xfer_hello_judge(&h, token, 0, "tcp") == XFER_WELCOME)
 			MUST(h.channels >= 1 && h.channels <= WEIR_P2P_CHANNELS_MAX &&
 				h.window >= 1 && h.window <= WEIR_P2P_WINDOW_MAX &&
 				h.chunk_bytes >= 4096);
