@@ -20,7 +20,7 @@
 #include <linux/skbuff.h>
 #include <net/page_pool/types.h>
 
-#define LABNIC_PORTS	      2
+#define LABNIC_PAIRS_MAX      4
 #define LABNIC_QUEUES_MAX     16
 #define LABNIC_RING	      256 /* frames, each up to 64 KiB, on their way to a queue */
 #define LABNIC_RULES	      64

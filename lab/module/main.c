@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The module, its parameters, and the life of the two NICs. */
+/* The module, its parameters, and the life of the NICs. */
 #include <linux/etherdevice.h>
 #include <linux/module.h>
 #include <linux/platform_device.h>
@@ -10,6 +10,9 @@
 static unsigned int queues = 4;
 module_param(queues, uint, 0444);
 MODULE_PARM_DESC(queues, "queues of each NIC, 1 to 16 (4)");
+static unsigned int pairs = 1;
+module_param(pairs, uint, 0444);
+MODULE_PARM_DESC(pairs, "pairs of NICs, each back to back, 1 to 4 (1)");
 
 struct labnic_faults labnic_faults;
 #define LABNIC_FAULT(name, type, mode, text)                                                       \
@@ -27,8 +30,8 @@ LABNIC_FAULT(no_unreadable, bool, 0644, "pools without unreadable memory: bind-r
 LABNIC_FAULT(no_netmem_tx, bool, 0444, "no device memory TX: bind-tx must fail");
 LABNIC_FAULT(no_dma, bool, 0644, "no DMA device: bind-rx must fail (not on 6.12)");
 
-static struct platform_device *labnic_device[LABNIC_PORTS];
-static struct labnic *labnic_port[LABNIC_PORTS]; /* RTNL */
+static struct platform_device *labnic_device[2 * LABNIC_PAIRS_MAX];
+static struct labnic *labnic_port[2 * LABNIC_PAIRS_MAX]; /* RTNL */
 
 /* The link is up when both ends are, as with a cable. */
 static void labnic_update_carrier(struct labnic *nic)
@@ -134,7 +137,7 @@ static void labnic_join(struct labnic *nic, int id)
 
 	rtnl_lock();
 	labnic_port[id] = nic;
-	peer = labnic_port[!id];
+	peer = labnic_port[id ^ 1];
 	if (peer) {
 		rcu_assign_pointer(nic->peer, peer);
 		rcu_assign_pointer(peer->peer, nic);
@@ -218,7 +221,7 @@ static void labnic_remove_devices(void)
 {
 	int i;
 
-	for (i = 0; i < LABNIC_PORTS; i++)
+	for (i = 0; i < 2 * pairs; i++)
 		platform_device_unregister(labnic_device[i]); /* takes NULL */
 	platform_driver_unregister(&labnic_driver);
 }
@@ -228,8 +231,9 @@ static int __init labnic_init(void)
 	int i, err;
 
 	queues = clamp_t(unsigned int, queues, 1, LABNIC_QUEUES_MAX);
+	pairs = clamp_t(unsigned int, pairs, 1, LABNIC_PAIRS_MAX);
 	err = platform_driver_register(&labnic_driver);
-	for (i = 0; !err && i < LABNIC_PORTS; i++) {
+	for (i = 0; !err && i < 2 * pairs; i++) {
 		err = labnic_add_device(i);
 		if (err)
 			labnic_remove_devices();
@@ -240,4 +244,4 @@ static int __init labnic_init(void)
 module_init(labnic_init);
 module_exit(labnic_remove_devices);
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("two virtual NICs, back to back, with device memory TCP");
+MODULE_DESCRIPTION("virtual NICs, back to back, with device memory TCP");

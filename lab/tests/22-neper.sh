@@ -4,10 +4,14 @@
 # A server with device memory and clients that speak neper's protocol: their data follows the handshake at once,
 # so its queues are chosen before.
 
+# A server of requests answers too: where the kernel cannot send from device memory, through host memory.
+path=devmem
+kernel_at_least 6.16 || path=auto
+
 # between WORKLOAD SERVER_OPTIONS CLIENT_OPTIONS
 between() {
 	# shellcheck disable=SC2086 # words
-	serve "$1" --mem udmabuf --mem-size 8M --path devmem --validate $2
+	serve "$1" --mem udmabuf --mem-size 8M --path $path --validate $2
 	# shellcheck disable=SC2086
 	measure "$1" --protocol neper -H "$far4" -l 1 --validate $3
 }

@@ -13,6 +13,7 @@
 #	}
 
 near4=10.9.0.1 far4=10.9.0.2 near6=fd09::1 far6=fd09::2
+near_nics=lab0 far_nics=lab1
 far_pid_file=/tmp/far.pid
 test_seconds=60
 # In the kernel's log this is never harmless.
@@ -202,8 +203,8 @@ tx_possible() {
 # What the NICs must be like before and after: settings, rules, tables; not what they counted.
 nics() {
 	{
-		weir nic show lab0 --json
-		far weir nic show lab1 --json
+		for nic in $near_nics; do weir nic show "$nic" --json; done
+		for nic in $far_nics; do far weir nic show "$nic" --json; done
 	} | tr ',' '\n' | grep -vE '"[a-z_]*(packets|bytes|fail|drops|fast|slow|empty|cached|ring|inflight|state)[a-z_]*":'
 }
 
