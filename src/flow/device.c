@@ -357,6 +357,43 @@ static int device_open_rx(struct device *d, struct lane *l, struct err *e)
 	return ret;
 }
 
+/* Whether bytes go between sockets and a GPU ahead of those who wait for them. A request is what somebody
+ * waits for: its copy is part of its latency. */
+static bool is_staged_ahead(const struct run *r)
+{
+	return r->options->memory == MEMORY_CUDA && r->workload == WORKLOAD_STREAM;
+}
+
+/* What one copy to or from a GPU takes: many calls' worth, unless so many flows would take too much pinned memory. */
+#define SLOT_BYTES  ((uint64_t)512 << 10)
+#define SLOTS_BYTES ((uint64_t)512 << 20) /* of all flows */
+
+static uint64_t device_slot_bytes(const struct run *r)
+{
+	const struct flow_options *o = r->options;
+	uint64_t most = SLOTS_BYTES / STAGE_SLOTS / r->flow_count;
+
+	if (most > SLOT_BYTES)
+		most = SLOT_BYTES;
+	if (most > o->mem_size / 4)
+		most = o->mem_size / 4;
+	return most < o->buffer_size ? o->buffer_size : most / o->buffer_size * o->buffer_size;
+}
+
+/* What lies in device memory needs no room of ours either: a send may take more than --buffer-size, and saves calls and
+ * their completions; as long as the region holds a cycle of the pattern besides. */
+static uint64_t device_send_bytes(const struct run *r, uint64_t cycle)
+{
+	const struct flow_options *o = r->options;
+	uint64_t most = o->buffer_size;
+
+	if (is_staged_ahead(r) && r->device.tx == DEVICE_STAGED)
+		most = device_slot_bytes(r);
+	else if (r->workload == WORKLOAD_STREAM && r->device.tx == DEVICE_DEVMEM)
+		most = DEVMEM_SEND_BYTES < o->mem_size / 4 ? DEVMEM_SEND_BYTES : o->mem_size / 4;
+	return most < o->buffer_size || cycle + most > o->mem_size ? o->buffer_size : most;
+}
+
 static int device_open_tx(struct device *d, struct lane *l, struct err *e)
 {
 	struct run *r = l->run;
@@ -374,7 +411,8 @@ static int device_open_tx(struct device *d, struct lane *l, struct err *e)
 	ret = device_alloc(&d->tx, o, o->mem_size, e);
 	if (ret)
 		return ret;
-	d->ring_bytes = (o->mem_size - o->buffer_size) / cycle * cycle;
+	d->send_bytes = device_send_bytes(r, cycle);
+	d->ring_bytes = (o->mem_size - d->send_bytes) / cycle * cycle;
 	ret = region_fill(&d->tx, &r->pattern, 0, o->mem_size, 0, e);
 	if (ret || r->device.tx != DEVICE_DEVMEM)
 		return ret;
@@ -389,13 +427,6 @@ static int device_open_tx(struct device *d, struct lane *l, struct err *e)
 		ret = 0;
 	}
 	return ret;
-}
-
-/* Whether bytes go between sockets and a GPU ahead of those who wait for them. A request is what somebody
- * waits for: its copy is part of its latency. */
-static bool is_staged_ahead(const struct run *r)
-{
-	return r->options->memory == MEMORY_CUDA && r->workload == WORKLOAD_STREAM;
 }
 
 /* Between sockets and a GPU: its queue, and pinned memory that what is received goes through. */
@@ -413,7 +444,7 @@ static int device_open_stage(struct device *d, struct lane *l, struct err *e)
 		ret = cuda_pattern_load(&d->pattern, d->gpu, &r->pattern, e);
 	if (!ret && r->device.rx == DEVICE_STAGED)
 		ret = stage_open(&d->stage, &d->rx, d->queue, r->validates ? &d->pattern : NULL,
-			r->options->buffer_size, 0, e);
+			device_slot_bytes(r), 0, e);
 	return ret;
 }
 
@@ -490,14 +521,23 @@ static void note_settled(const struct stage_settled *settled)
 		flow_note_wrong(settled->owner, settled->position);
 }
 
-char *device_room(struct lane *l)
+/* Where in the region what is received through host memory goes: round and round. */
+static uint64_t staged_offset(const struct flow *f)
 {
+	uint64_t room = f->lane->device.rx.bytes - f->lane->run->options->buffer_size;
+
+	return room ? f->counts.rx_bytes % room : 0;
+}
+
+char *device_room(struct flow *f, size_t length)
+{
+	struct stage *s = &f->lane->device.stage;
 	struct stage_settled settled;
 	char *room;
 
-	if (!l->device.stage.pinned.data)
-		return l->rx.data;
-	room = stage_room(&l->device.stage, &settled);
+	if (!s->pinned.data)
+		return f->lane->rx.data;
+	room = stage_room(s, f, staged_offset(f), length, &settled);
 	note_settled(&settled);
 	return room;
 }
@@ -510,13 +550,12 @@ void device_settle(struct lane *l)
 		note_settled(&settled);
 }
 
-/* Into the region, round and round; checked there. */
+/* Into the region; checked there. */
 static int use_staged(struct flow *f, size_t n)
 {
 	struct device *d = &f->lane->device;
 	const struct run *r = f->lane->run;
-	uint64_t room = d->rx.bytes - r->options->buffer_size;
-	uint64_t offset = room ? f->counts.rx_bytes % room : 0;
+	uint64_t offset = staged_offset(f);
 	struct mem_fragment piece = { offset, (uint32_t)n, f->counts.rx_bytes };
 	struct mem_mismatch wrong = { 0 };
 	int ret;
@@ -556,8 +595,7 @@ int device_flow_open(struct flow *f, struct err *e)
 	f->stage = calloc(1, sizeof(*f->stage));
 	if (!f->stage)
 		return err_set(e, ENOMEM, "no memory for flow %u", f->id);
-	return stage_open(
-		f->stage, &d->tx, d->queue, NULL, r->options->buffer_size, d->ring_bytes, e);
+	return stage_open(f->stage, &d->tx, d->queue, NULL, d->send_bytes, d->ring_bytes, e);
 }
 
 void device_flow_close(struct flow *f)

@@ -71,6 +71,7 @@ struct device {
 	struct devmem_rx devmem;
 	struct mem_fragment *list; /* DEVMEM_FRAGMENTS of them */
 	uint64_t ring_bytes;	   /* of tx: whole cycles of the pattern; sent over and over */
+	uint64_t send_bytes;	   /* stream: that one send, or one copy of a GPU's, takes */
 };
 
 /* refused, unless NULL: why binding memory failed before, so that --path auto takes the other way. */
@@ -110,8 +111,9 @@ int device_steer_ports(
 /* The lane that serves what comes to a data port, the number-th of them. */
 struct lane *device_port_lane(struct run *r, uint32_t number);
 
-/* Where the next chan.recv of a lane's flows puts what does not come as device memory. */
-char *device_room(struct lane *l);
+/* Where the next chan.recv of a flow, of at most length bytes, puts what does not come as device memory. NULL: the flow
+ * cannot go on. */
+char *device_room(struct flow *f, size_t length);
 
 /* n bytes were received on f, as chan.recv left them: look at them, put them where they belong, and
  * give the memory back to the NIC. 0, or -errno when the flow cannot go on. */

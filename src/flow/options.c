@@ -53,7 +53,7 @@ static const struct opt options[] = {
 	{ .name = "wait-start", FIELD(OPT_INT, wait_start), .arg = "SECONDS", .initial = "0", .min = 0, .max = 3600, .help = "client: pause between the handshake and the first connection" },
 	{ .name = "suicide-length", .letter = 's', FIELD(OPT_INT, suicide_length), .arg = "SECONDS", .initial = "0", .min = 0, .max = 1e6, .help = "end the process after this time, whatever it does" },
 
-	{ .name = "buffer-size", .letter = 'B', FIELD(OPT_SIZE, buffer_size), .arg = "BYTES", .initial = "16384", SIZE_RANGE, .only = FOR_STREAM, .section = "What is sent", .help = "bytes per send and receive call; over Ethernet in whole packets, and more where device memory is received" },
+	{ .name = "buffer-size", .letter = 'B', FIELD(OPT_SIZE, buffer_size), .arg = "BYTES", .initial = "16384", SIZE_RANGE, .only = FOR_STREAM, .section = "What is sent", .help = "bytes per send and receive call; from and into device memory in whole packets, and more where it is to be had" },
 	{ .name = "request-size", .letter = 'Q', FIELD(OPT_SIZE, request_size), .arg = "BYTES", .initial = "1", SIZE_RANGE, .only = RR_OR_CRR, .section = "What is sent", .help = "bytes of a request" },
 	{ .name = "response-size", .letter = 'R', FIELD(OPT_SIZE, response_size), .arg = "BYTES", .initial = "1", SIZE_RANGE, .only = RR_OR_CRR, .help = "bytes of a response" },
 	{ .name = "buffer-size", .letter = 'B', FIELD(OPT_SIZE, buffer_size), .arg = "BYTES", .initial = "65536", SIZE_RANGE, .only = RR_OR_CRR, .help = "most bytes per send and receive call" },
@@ -62,6 +62,7 @@ static const struct opt options[] = {
 	{ .name = "enable-tcp-maerts", .letter = 'M', FLAG(enable_tcp_maerts), .only = FOR_STREAM, .help = "the server sends, the client receives" },
 	{ .name = "split-bidir", FLAG(split_bidir), .only = FOR_STREAM, .help = "both directions, each on flows of its own (twice as many)" },
 	{ .name = "mem", FIELD(OPT_CHOICE, memory), .arg = "KIND", .initial = "host", .choices = memory_choices, .only = FOR_STREAM | FOR_RR, .help = "memory to send from and receive into, at this end" },
+	{ .name = "mem", FIELD(OPT_CHOICE, memory), .arg = "KIND", .initial = "host", .choices = memory_choices, .only = FOR_CRR, .help = "host alone: every transaction has a connection of its own, and would need a steering rule of its own first" },
 	{ .name = "validate", FIELD(OPT_CHOICE, validate), .arg = "PATTERN", .initial = "no", .implied = "seeded", .choices = validate_choices, .only = FOR_STREAM | FOR_RR, .help = "send a pattern and check every byte received, by its position in the stream" },
 	{ .name = "validate-cycle", FIELD(OPT_SIZE, validate_cycle), .arg = "BYTES", .initial = "0", .max = 1 << 30, .only = FOR_STREAM | FOR_RR, .help = "length after which the pattern repeats; 0: the buffer size" },
 	{ .name = "tcpd-validate", FLAG(tcpd_validate), .only = FOR_STREAM, .help = "the same as --validate=published" },
@@ -217,6 +218,13 @@ static int check_conflicts(const struct flow_options *o, enum workload w, struct
 	if (o->validate && (o->skip_rx_copy || o->rx_zerocopy))
 		return err_set(e, EINVAL,
 			"--validate looks at every byte: it excludes --skip-rx-copy and --rx-zerocopy");
+	if (o->memory && w == WORKLOAD_CRR) {
+		err_set(e, EINVAL,
+			"--mem %s: crr has host memory alone, for a new connection would need a steering rule before its first byte",
+			memory_choices[o->memory]);
+		return err_hint(e, "requests between device memories: weir rr --mem %s",
+			memory_choices[o->memory]);
+	}
 	if (o->local_hosts && !o->client)
 		return err_set(e, EINVAL, "--local-hosts is for the client (-c)");
 	if (o->local_hosts && o->source_port > 0)

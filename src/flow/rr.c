@@ -113,8 +113,8 @@ static bool rr_server_got(struct flow *f, uint64_t bytes)
 /* Into device memory, and never waits. What came is there when this returns. */
 static ssize_t rr_receive_device(struct flow *f)
 {
-	ssize_t n =
-		f->chan.recv(&f->chan, device_room(f->lane), f->lane->run->options->buffer_size);
+	size_t most = f->lane->run->options->buffer_size;
+	ssize_t n = f->chan.recv(&f->chan, device_room(f, most), most);
 	int ret = n > 0 ? device_received(f, (size_t)n) : 0;
 
 	return ret ? ret : n;

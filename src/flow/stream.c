@@ -29,8 +29,8 @@ static void stream_receive(struct flow *f)
 	size_t turn = 0;
 
 	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
-		char *data = device_room(f->lane);
-		ssize_t n = f->chan.recv(&f->chan, data, length);
+		char *data = device_room(f, length);
+		ssize_t n = data ? f->chan.recv(&f->chan, data, length) : -EIO;
 		int ret = 0;
 
 		if (n == -EAGAIN)
@@ -143,7 +143,8 @@ static void stream_silent(struct loop *loop, struct loop_timer *timer)
 /* A frame that the kernel hands to the NIC to cut has whole segments, as many as go into 64 KiB with its
  * headers. A call that ends elsewhere leaves a rest: at the sender, or in the window that the receiver opens.
  * Where nothing else is in flight the rest goes as a frame of its own, which costs all that a full one
- * does. Loopback cuts nothing: its segments are as large as a frame. */
+ * does. Loopback cuts nothing: its segments are as large as a frame. For device memory alone, whose calls are cut
+ * by what the NIC does; of host memory a call has what the user asked for. */
 #define FRAME_BYTES (65535u - 320)
 
 static size_t stream_whole_frames(const struct flow *f, size_t bytes)
@@ -162,9 +163,13 @@ static void stream_start(struct flow *f)
 	const struct run *r = f->lane->run;
 
 	flow_schedule(f);
-	f->tx_length = r->options->no_cork ? r->options->buffer_size
-					   : stream_whole_frames(f, r->options->buffer_size);
-	f->rx_length = stream_whole_frames(f, f->lane->rx_length);
+	f->tx_length = r->options->buffer_size;
+	if (r->device.tx == DEVICE_DEVMEM && !r->options->no_cork)
+		f->tx_length = stream_whole_frames(
+			f, f->gap_ns ? f->tx_length : f->lane->device.send_bytes);
+	f->rx_length = f->lane->rx_length;
+	if (r->device.rx == DEVICE_DEVMEM)
+		f->rx_length = stream_whole_frames(f, f->rx_length);
 	if (r->starts_by_data && r->options->split_bidir) {
 		loop_timer_set(&f->lane->worker->loop, &f->timer, clock_ns() + SPLIT_SILENCE_NS,
 			stream_silent);

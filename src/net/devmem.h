@@ -34,8 +34,10 @@
  * is given to the dma-buf and searched for there again. The kernel ends a call early where this is full. */
 #define DEVMEM_FRAGMENTS 512
 
-/* What one receive may well be asked for: every call costs, and its bytes need no room of ours. */
+/* What one receive may well be asked for: every call costs, and its bytes need no room of ours. And one send, which
+ * costs its completion too: what the kernel's buffer of a connection takes at most by default. */
 #define DEVMEM_CALL_BYTES ((size_t)4 << 20)
+#define DEVMEM_SEND_BYTES ((size_t)4 << 20)
 
 struct devmem_fragment {
 	uint64_t offset; /* in the dma-buf; in the plain buffer when linear */

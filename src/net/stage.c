@@ -62,23 +62,20 @@ static void slot_settle(struct stage_slot *slot, struct stage_settled *settled)
 		settled->owner = slot->owner;
 	}
 	slot->busy = slot->checking = false;
+	slot->bytes = 0;
 }
 
-char *stage_room(struct stage *s, struct stage_settled *settled)
-{
-	slot_settle(&s->slot[s->head % STAGE_SLOTS], settled);
-	return slot_data(s, s->head);
-}
-
-int stage_received(struct stage *s, size_t bytes, uint64_t offset, uint64_t position, void *owner,
-	struct err *e)
+/* The slot that is being filled goes to the GPU, if there is something in it. */
+static int stage_submit(struct stage *s, struct err *e)
 {
 	struct stage_slot *slot = &s->slot[s->head % STAGE_SLOTS];
-	struct mem_fragment piece = { offset, (uint32_t)bytes, position };
+	struct mem_fragment piece = { slot->offset, (uint32_t)slot->bytes, slot->position };
 	int ret;
 
-	ret = cuda_queue_copy(s->queue, s->gpu_memory, offset, &s->pinned,
-		s->head % STAGE_SLOTS * s->slot_bytes, bytes, e);
+	if (slot->busy || !slot->bytes)
+		return 0;
+	ret = cuda_queue_copy(s->queue, s->gpu_memory, slot->offset, &s->pinned,
+		s->head % STAGE_SLOTS * s->slot_bytes, slot->bytes, e);
 	if (!ret && s->pattern) {
 		ret = cuda_queue_check(
 			s->queue, s->gpu_memory, &piece, 1, s->pattern, &slot->check, e);
@@ -89,14 +86,49 @@ int stage_received(struct stage *s, size_t bytes, uint64_t offset, uint64_t posi
 	if (ret)
 		return ret;
 	slot->busy = true;
-	slot->position = position;
-	slot->owner = owner;
 	s->head++;
 	return 0;
 }
 
+char *stage_room(struct stage *s, const void *owner, uint64_t offset, size_t bytes,
+	struct stage_settled *settled)
+{
+	struct stage_slot *slot = &s->slot[s->head % STAGE_SLOTS];
+	bool follows = slot->owner == owner && slot->offset + slot->bytes == offset &&
+		       s->slot_bytes - slot->bytes >= bytes;
+
+	settled->wrong = false;
+	if (!slot->busy && slot->bytes && !follows && stage_submit(s, NULL))
+		return NULL;
+	slot = &s->slot[s->head % STAGE_SLOTS];
+	slot_settle(slot, settled);
+	return slot_data(s, s->head) + slot->bytes;
+}
+
+int stage_received(struct stage *s, size_t bytes, uint64_t offset, uint64_t position, void *owner,
+	struct err *e)
+{
+	struct stage_slot *slot = &s->slot[s->head % STAGE_SLOTS];
+
+	if (!slot->bytes) {
+		slot->offset = offset;
+		slot->position = position;
+		slot->owner = owner;
+	}
+	slot->bytes += bytes;
+	return slot->bytes == s->slot_bytes ? stage_submit(s, e) : 0;
+}
+
 bool stage_settle(struct stage *s, struct stage_settled *settled)
 {
+	struct stage_slot *slot = &s->slot[s->head % STAGE_SLOTS];
+
+	/* What the GPU did not take nobody has looked at. */
+	if (stage_submit(s, NULL)) {
+		*settled = (struct stage_settled){ true, slot->position, slot->owner };
+		slot->bytes = 0;
+		return true;
+	}
 	for (int i = 0; i < STAGE_SLOTS; i++) {
 		if (!s->slot[i].busy)
 			continue;
@@ -136,7 +168,8 @@ const char *stage_data(struct stage *s, size_t *bytes, struct err *e)
 	if (slot->busy && cuda_mark_wait(slot->mark, e))
 		return NULL;
 	slot->busy = false;
-	*bytes = slot->bytes - slot->done;
+	if (*bytes > slot->bytes - slot->done)
+		*bytes = slot->bytes - slot->done;
 	return slot_data(s, s->tail) + slot->done;
 }
 

@@ -3,12 +3,17 @@
  * the check on the GPU work at the same time on different slots.
  *
  * Receiving:
- *	room = stage_room(&s, &settled);		a free slot; settled names what became of its last use
- *	n = recv(fd, room, s.slot_bytes, MSG_DONTWAIT);
+ *	room = stage_room(&s, owner, offset, bytes, &settled);	settled names what became of the slot's last use
+ *	n = recv(fd, room, bytes, MSG_DONTWAIT);
  *	ret = stage_received(&s, n, offset, position, owner, e);	copied to the GPU, checked there
  *
+ * A slot takes many receives that follow each other in the GPU's memory, and is copied and checked as one: a
+ * call to the driver takes as long as a small copy, and threads wait for each other in it. Only who finds all slots
+ * under way waits, for the oldest.
+ *
  * Sending:
- *	data = stage_data(&s, &bytes, e);		what was copied from the GPU, in order
+ *	bytes = most;
+ *	data = stage_data(&s, &bytes, e);		what was copied from the GPU, in order, at most so many
  *	n = send(fd, data, bytes, MSG_DONTWAIT);
  *	ret = stage_sent(&s, n, e);			the next piece is fetched meanwhile
  *
@@ -27,8 +32,9 @@ struct stage_slot {
 	struct cuda_mark *mark;
 	struct cuda_check check;
 	bool busy, checking;
-	uint64_t position;  /* of its first byte in the stream */
-	size_t bytes, done; /* sending: what it holds, what has been sent of it */
+	uint64_t position;  /* of its first byte in the stream, */
+	uint64_t offset;    /* and in the GPU's memory */
+	size_t bytes, done; /* what it holds; sending: what has been sent of it */
 	void *owner;
 };
 
@@ -56,7 +62,9 @@ int stage_open(struct stage *s, struct region *gpu_memory, struct cuda_queue *qu
 	struct cuda_pattern *pattern, size_t slot_bytes, uint64_t ring_bytes, struct err *e);
 void stage_close(struct stage *s);
 
-char *stage_room(struct stage *s, struct stage_settled *settled);
+/* Room for so many bytes, at most slot_bytes, that go to this offset. NULL: the GPU does not take what came before. */
+char *stage_room(struct stage *s, const void *owner, uint64_t offset, size_t bytes,
+	struct stage_settled *settled);
 int stage_received(struct stage *s, size_t bytes, uint64_t offset, uint64_t position, void *owner,
 	struct err *e);
 /* Wait for all that was received; call until it returns false. settled as from stage_room(). */

@@ -234,6 +234,12 @@ def test_a_bad_value_is_refused_by_name(command, words, option, value):
     assert value in reason, reason
 
 
+def test_crr_says_why_it_has_no_device_memory():
+    reason, hint = refused("crr", ["--mem", "udmabuf"])
+    assert "--mem udmabuf" in reason and "steering rule" in reason, reason
+    assert "weir rr --mem udmabuf" in hint, hint
+
+
 def test_a_value_out_of_range_is_told_the_range_and_an_example():
     assert refused("stream", ["-T", "0"]) == (
         "weir stream: --num-threads 0 is not a number from 1 to 1024.", "for example: --num-threads 1")
