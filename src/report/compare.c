@@ -10,8 +10,10 @@
 
 #define MAD_TO_SIGMA 1.4826
 /* What a CPU that wakes later adds. */
-#define RTT_NOISE_NS 100e3
-#define ALIKE	     2.0 /* neighbours in time are: fewer intervals tell anything than there are */
+#define RTT_NOISE_NS  100e3
+#define CROWDED	      "waited for a CPU"
+#define MOSTLY_SLEEPS 0.3 /* of a CPU, by the busiest thread */
+#define ALIKE	      2.0 /* neighbours in time are: fewer intervals tell anything than there are */
 
 const char *const compare_verdict_name[] = { "same", "better", "worse", "different" };
 
@@ -191,9 +193,13 @@ static int add_ends(struct compare *c, const struct figures *a, const struct fig
 
 		if (!before[i] || !after[i])
 			continue;
+		/* An end that mostly sleeps pays for waking up, and that hangs on who else runs. */
+		bool sleeps =
+			fmin(before[i]->busiest_thread, after[i]->busiest_thread) < MOSTLY_SLEEPS;
+
 		ret = add_figure(c,
 			&(struct figure){ stream ? "cpu per byte" : "cpu per transaction", whose,
-				COMPARE_NS, SENSE_LESS_IS_BETTER, 0.05, 0 },
+				COMPARE_NS, SENSE_LESS_IS_BETTER, sleeps ? 0.15 : 0.05, 0 },
 			ns_per_unit(before[i], stream), ns_per_unit(after[i], stream),
 			crowded(before[i], after[i], ns_per_unit(before[i], stream)), 0, e);
 		if (!ret)
@@ -209,8 +215,8 @@ static int add_ends(struct compare *c, const struct figures *a, const struct fig
 				share_of(after[i]->stopped_ns, after[i]), 0, 0, e);
 		if (!ret)
 			ret = add_figure(c,
-				&(struct figure){ "waited for a CPU", whose, COMPARE_SHARE,
-					SENSE_NONE, 0, 0.07 },
+				&(struct figure){
+					CROWDED, whose, COMPARE_SHARE, SENSE_NONE, 0, 0.07 },
 				share_of(before[i]->starved_ns, before[i]),
 				share_of(after[i]->starved_ns, after[i]), 0, 0, e);
 	}
@@ -409,7 +415,7 @@ static int by_setting(const void *a, const void *b)
 
 static enum compare_verdict judge(const struct compare *c)
 {
-	bool better = false, worse = false;
+	bool better = false, worse = false, other = false;
 
 	for (uint32_t i = 0; i < c->finding_count; i++) {
 		worse |= c->finding[i].appeared;
@@ -428,9 +434,12 @@ static enum compare_verdict judge(const struct compare *c)
 		else
 			worse = true;
 	}
+	/* How crowded a host was is no property of the runs. */
+	for (uint32_t i = 0; i < c->change_count; i++)
+		other |= strcmp(c->change[i].name, CROWDED) != 0;
 	if (worse != better)
 		return worse ? COMPARE_WORSE : COMPARE_BETTER;
-	return worse || c->change_count ? COMPARE_DIFFERENT : COMPARE_SAME;
+	return worse || other ? COMPARE_DIFFERENT : COMPARE_SAME;
 }
 
 static int check(const struct report *a, const struct report *b, struct err *e)

@@ -387,7 +387,7 @@ char *document_heading(char buf[DOCUMENT_TEXT], const struct document_column *co
 
 static int write_json(const struct document *d, FILE *file)
 {
-	return json_dumpf(d->top, file, JSON_COMPACT | JSON_REAL_PRECISION(15)) ||
+	return json_dumpf(d->top, file, JSON_COMPACT | JSON_REAL_PRECISION(17)) ||
 	       fputc('\n', file) == EOF;
 }
 

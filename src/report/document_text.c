@@ -124,6 +124,20 @@ void document_print(const struct document *d, struct out *o)
 		print_table(value, document_label(label, key), o);
 }
 
+/* One value; a text on one line, whatever it holds. */
+static void put_value(FILE *file, const char *section, const char *object, const char *name,
+	double time_s, const json_t *value)
+{
+	struct csv_row row = { section, NULL, object, name, time_s, NAN, NULL, NULL };
+	char text[DOCUMENT_TEXT];
+
+	if (json_is_number(value))
+		row.value = json_number_value(value);
+	else if (!json_is_null(value))
+		row.text = document_value(text, name, value);
+	csv_row(file, &row);
+}
+
 /* Rows: the section is the way to an object, the object its name, the name the field. */
 static void put_csv(FILE *file, const json_t *object, const char *section, int depth)
 {
@@ -143,27 +157,16 @@ static void put_csv(FILE *file, const json_t *object, const char *section, int d
 			key);
 		if (json_is_object(value))
 			put_csv(file, value, inner, depth + 1);
-		else if (json_is_array(value))
+		else if (!json_is_array(value))
+			put_value(file, section, name, key, NAN, value);
+		else
 			json_array_foreach(value, i, one)
 			{
 				if (json_is_object(one))
 					put_csv(file, one, inner, depth + 1);
 				else
-					csv_row(file,
-						&(struct csv_row){ inner, NULL, name, key,
-							(double)i,
-							json_is_number(one) ? json_number_value(one)
-									    : NAN,
-							json_string_value(one), NULL });
+					put_value(file, section, name, key, (double)i, one);
 			}
-		else
-			csv_row(file,
-				&(struct csv_row){ section, NULL, name, key, NAN,
-					json_is_number(value) ? json_number_value(value) : NAN,
-					json_is_boolean(value)
-						? (json_is_true(value) ? "yes" : "no")
-						: json_string_value(value),
-					NULL });
 	}
 }
 

@@ -13,6 +13,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import documents  # noqa: E402
 from weirtest import WEIR  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -69,6 +70,8 @@ def fixture_seen(tmp_path_factory):
     pages = {"stream": ["report", folder / "stream.json"], "rr": ["report", folder / "rr-open-loop.json"],
              "absurd": ["report", folder / "absurd.json"], "hostile": ["report", folder / "hostile.json"],
              "counters": ["report", folder / "cxi-before.json", folder / "cxi-after.json"]}
+    for name, path in documents.write(folder).items():
+        pages[name] = ["report", path]
     for name, words in pages.items():
         run(*words, "--out", folder / f"{name}.html")
     subprocess.run([WEIR, "diff", folder / "stream.json", folder / "stream-failed.json", "--out", folder / "diff.html"], check=False, timeout=60)

@@ -212,6 +212,7 @@ RULES = {
                              {"TcpExt.TCPTimeouts": 5, "TcpExt.TCPLostRetransmit": 4, "snmp:Tcp.InSegs": 9000}),
     "congestion_marks": ("netstat", {"IpExt.InCEPkts": 90, "IpExt.InNoECTPkts": 9000}, {"IpExt.InCEPkts": 9, "IpExt.InNoECTPkts": 9000}),
     "udp_buffer": ("snmp", {"Udp.RcvbufErrors": 1}, {"Udp.RcvbufErrors": 0}),
+    "ping_unanswered": ("snmp", {"Icmp.OutEchos": 4, "Icmp.InEchoReps": 0}, {"Icmp.OutEchos": 4, "Icmp.InEchoReps": 4}),
     "no_route": ("snmp", {"Ip.OutNoRoutes": 1}, {"Ip.OutNoRoutes": 0}),
     "softnet_dropped": ("softnet", {"processed": 9000, "dropped": 1}, {"processed": 9000, "dropped": 0}),
     "softnet_squeezed": ("softnet", {"processed": 9000, "time_squeeze": 50}, {"processed": 9000, "time_squeeze": 5}),

@@ -5,10 +5,12 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
 
+import documents
 from weirtest import weir
 
 
@@ -116,6 +118,53 @@ def test_diff_says_when_it_does_not_know(folder, tmp_path):
     assert done.status == 1 and "-50 %" in done.stdout and "not known" in done.stdout
     assert weir("diff", tmp_path / "slow.json", folder / "stream.json", "--only-worse").status == 0
     assert weir("diff", folder / "stream.json", tmp_path / "slow.json", "--only-worse").status == 1
+
+
+@pytest.mark.parametrize("name, words", [
+    ("rails", ["10.00 Gbit/s", "problem: eth3: cannot connect", "warning: eth2 has 25 %", "congestion window 58 %", "35.50 us"]),
+    ("p2p", ["8.400 GB/s", "local", "remote", "480.0 us", "cuda", "512 KiB"]),
+    ("mesh", ["32.000 GB/s", "problem: GPU 3: the peer went away"]),
+    ("sweep", ["recommended channels", "100 %", "4.000 GB/s"]),
+    ("probe", ["31", "problem: nic node3 rail 5: probes are lost on 12 of 12 pairs", "33.00 us"]),
+])
+def test_records_of_rails_gpus_and_probes_are_shown(folder, tmp_path, name, words):
+    path = documents.write(folder)[name]
+    done = weir("report", path)
+    assert done.status == 0 and done.stderr == "", done
+    for word in words:
+        assert word in done.stdout, done
+    assert json.loads(weir("report", path, "--json").stdout) == json.loads(path.read_text())
+    done = weir("report", path, "--out", tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert done.status == 0 and page.startswith("<!doctype html>") and "Findings" in page
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids)), ids
+    rows = list(csv.DictReader(io.StringIO(weir("report", path, "--csv").stdout)))
+    assert rows[0]["name"] == "schema" and len(rows) > 10
+    done = weir("diff", path, path)
+    assert done.status == 2 and "weir report shows it" in done.stderr
+
+
+def test_a_run_inside_a_record_of_rails_has_its_own_figures(folder, tmp_path):
+    path = documents.write(folder)["rails"]
+    weir("report", path, "--out", tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert 'id="part0-1-flows"' in page and "Over time" in page and "congestion window" in page
+
+
+@pytest.mark.parametrize("change", [
+    {"rails": 7}, {"rails": [1, None, "x", [], {}]}, {"total": None}, {"total": {"throughput_bps": 1e308}}, {"findings": [{"severity": 5}]},
+    {"rails": [{"run": {"schema": "weir/run/1"}}]}, {"rails": [{"device": "<b>\"'&\n\033[31m" * 200}]}, {"deep": {"a": {"b": {"c": {"d": {"e": {"f": {"g": {}}}}}}}}},
+    {"started": 7, "verdict": [], "rails": [{"device": "x" * 70000, "error": "y" * 70000}] * 3},
+])
+def test_records_that_make_no_sense_do_no_harm(folder, tmp_path, change):
+    document = {**documents.rails(None), **change}
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    for form in ("--html", "--csv", "--json", None):
+        done = weir("report", tmp_path / "x.json", *([form] if form else []))
+        assert done.status == 0, done
+        assert form == "--json" or "\033" not in done.stdout
+        assert form != "--html" or "<b>" not in done.stdout
 
 
 def test_ten_thousand_nics_fit_a_page(tmp_path):

@@ -142,6 +142,27 @@ def test_a_closed_port_is_named(hosts, tmp_path):
         assert "tcp_refused" in run.found()
 
 
+@pytest.mark.skipif(not shutil.which("ping"), reason="needs ping (iputils-ping)")
+def test_a_ping_that_is_answered_finds_nothing_and_one_that_is_not_is_named(hosts, tmp_path):
+    def echoes(run):
+        (snmp,) = [o for o in run.record["counters"]["objects"] if o["source"] == "snmp"]
+        return {r["name"]: r["change"] for r in snmp["rows"] if "Echo" in r["name"]}
+
+    network.veth(*hosts)
+    with Around(hosts[0], "ping", "-c", "4", "-i", "0.2", "127.0.0.1", folder=tmp_path) as run:
+        assert run.found() == set()
+        assert run.done.status == 0 and "4 received" in run.done.stdout and "nothing stands out" in run.done.stderr
+        assert echoes(run) == {"Icmp.OutEchos": 4, "Icmp.InEchos": 4, "Icmp.OutEchoReps": 4, "Icmp.InEchoReps": 4}
+    with Around(hosts[0], "ping", "-c", "3", "-i", "0.2", "-W", "1", "10.77.1.2", folder=tmp_path) as run:
+        assert run.found() == set() and run.done.status == 0
+    for rule in ("add table inet weir", "add chain inet weir input { type filter hook input priority 0; }",
+                 "add rule inet weir input icmp type echo-request drop"):
+        subprocess.run([*hosts[1].prefix, shutil.which("nft") or pytest.skip("needs nftables"), rule], check=True, timeout=20)
+    with Around(hosts[0], "ping", "-c", "3", "-i", "0.2", "-W", "1", "10.77.1.2", folder=tmp_path) as run:
+        assert "ping_unanswered" in run.found() and run.done.status == 1
+        assert echoes(run) == {"Icmp.OutEchos": 3}
+
+
 def test_a_stopped_receiver_is_named_at_both_ends(hosts, tmp_path):
     network.veth(*hosts)
     with listener(hosts[1], READ_ALL) as reader, \
