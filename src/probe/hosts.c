@@ -17,30 +17,61 @@ void hosts_free(struct hosts *h)
 	for (size_t i = 0; i < h->count; i++)
 		free(h->name[i]);
 	free(h->name);
+	free(h->slot);
 	*h = (struct hosts){ 0 };
+}
+
+/* The slot of a name, or the free one where it belongs. */
+static uint32_t *slot_of(const struct hosts *h, const char *name)
+{
+	uint32_t hash = 2166136261u;
+
+	for (const char *c = name; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 16777619u;
+	for (size_t i = hash;; i++) {
+		uint32_t *slot = &h->slot[i % (2 * h->room)];
+
+		if (!*slot || !strcmp(h->name[*slot - 1], name))
+			return slot;
+	}
+}
+
+static int grow(struct hosts *h, struct err *e)
+{
+	size_t room = h->room ? h->room * 2 : 16;
+	uint32_t *slot = calloc(2 * room, sizeof(*slot));
+	char **more = slot ? realloc(h->name, room * sizeof(*more)) : NULL;
+
+	if (more)
+		h->name = more;
+	if (!more || !slot) {
+		free(slot);
+		return err_set(e, ENOMEM, "no memory for hosts");
+	}
+	free(h->slot);
+	h->slot = slot;
+	h->room = room;
+	for (size_t i = 0; i < h->count; i++)
+		*slot_of(h, h->name[i]) = (uint32_t)i + 1;
+	return 0;
 }
 
 static int add(struct hosts *h, const char *name, struct err *e)
 {
-	size_t room = h->room ? h->room * 2 : 16;
-	char **more;
+	int ret = h->count == h->room ? grow(h, e) : 0;
+	uint32_t *slot;
 
-	for (size_t i = 0; i < h->count; i++)
-		if (!strcmp(h->name[i], name))
-			return 0;
+	if (ret)
+		return ret;
+	slot = slot_of(h, name);
+	if (*slot)
+		return 0;
 	if (h->count >= HOSTS_MAX)
 		return err_set(e, E2BIG, "more than %d hosts", HOSTS_MAX);
-	if (h->count == h->room) {
-		more = realloc(h->name, room * sizeof(*more));
-		if (!more)
-			return err_set(e, ENOMEM, "no memory for hosts");
-		h->name = more;
-		h->room = room;
-	}
 	h->name[h->count] = strdup(name);
 	if (!h->name[h->count])
 		return err_set(e, ENOMEM, "no memory for hosts");
-	h->count++;
+	*slot = (uint32_t)++h->count;
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #define WEIR_PROBE_HOSTS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -21,6 +22,7 @@
 struct hosts {
 	char **name;
 	size_t count, room;
+	uint32_t *slot; /* of names by their hash: index + 1, 0: free; 2 * room of them */
 };
 
 int hosts_find(struct hosts *h, const char *words, const char *file, struct err *e);

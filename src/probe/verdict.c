@@ -14,6 +14,7 @@ int verdict_new(struct verdicts **out, uint32_t hosts, uint32_t rails, const str
 	if (!v)
 		return err_set(e, ENOMEM, "no memory for verdicts");
 	v->hosts = hosts;
+	v->name_windows = VERDICT_NAME_WINDOWS;
 	v->rails = rails;
 	v->pairs = pairs;
 	v->groups = rails + 3 * (hosts + (size_t)hosts * rails);
@@ -155,17 +156,18 @@ static void vote(struct verdicts *v, const struct verdict *found, uint64_t wall_
 			continue;
 		n->voted = true;
 		n->quiet = 0;
-		n->v.is_new = false;
 		n->v.pairs = found->pairs;
 		n->v.bad = found->bad;
+		n->v.is_new = !n->published && ++n->votes >= v->name_windows;
+		n->published |= n->v.is_new;
 		return;
 	}
 	if (v->names == VERDICT_NAMES_MAX)
 		return;
 	n = &v->name[v->names++];
-	*n = (struct name){ .v = *found, .voted = true };
+	*n = (struct name){ .v = *found, .voted = true, .votes = 1 };
 	n->v.begin_ns = wall_ns;
-	n->v.is_new = true;
+	n->v.is_new = n->published = v->name_windows <= 1;
 }
 
 static void describe(const struct verdicts *v, size_t group, struct verdict *found)
@@ -262,7 +264,7 @@ static bool is_covered(const struct verdicts *v, const struct mesh_pair *m)
 		struct verdict n = v->name[i].v;
 
 		n.side = VERDICT_BOTH;
-		if (!n.end_ns && is_about(&n, m))
+		if (v->name[i].published && !n.end_ns && is_about(&n, m))
 			return true;
 	}
 	return false;
@@ -281,9 +283,7 @@ static void name_pairs(struct verdicts *v, uint64_t wall_ns)
 			.pairs = 1,
 			.bad = 1 };
 
-		if (!p->bad || p->explained || is_covered(v, &p->m) ||
-			(p->starved ? p->starved_windows : p->suspect_windows) <
-				VERDICT_PAIR_WINDOWS)
+		if (!p->bad || p->explained || is_covered(v, &p->m))
 			continue;
 		if (p->starved)
 			found = (struct verdict){ .subject = VERDICT_PROBER,
@@ -323,7 +323,7 @@ static void end_quiet(struct verdicts *v, uint64_t wall_ns)
 		n->v.is_new = false;
 		if (!n->quiet++)
 			n->v.bad = 0;
-		if (n->quiet >= QUIET_WINDOWS)
+		if (n->quiet >= QUIET_WINDOWS || !n->published)
 			n->v.end_ns = wall_ns;
 	}
 }
@@ -354,7 +354,6 @@ void verdict_accuse(struct verdicts *v, size_t pair, enum verdict_fault fault)
 	struct pair *p = &v->pair[pair];
 
 	p->bad = true;
-	p->suspect_windows = VERDICT_PAIR_WINDOWS;
 	p->fault = fault;
 }
 
@@ -365,6 +364,7 @@ void verdict_attribute(struct verdicts *v, uint64_t wall_ns)
 		v->pair[i].now.sent = 1;
 		v->pair[i].explained = v->pair[i].starved = false;
 	}
+	v->name_windows = 1; /* what is accused was measured often enough */
 	name_all(v, wall_ns);
 	for (size_t i = 0; i < v->pairs; i++)
 		v->pair[i].bad = false;
@@ -372,10 +372,17 @@ void verdict_attribute(struct verdicts *v, uint64_t wall_ns)
 
 size_t verdict_count(const struct verdicts *v)
 {
-	return v->names;
+	size_t count = 0;
+
+	for (size_t i = 0; i < v->names; i++)
+		count += v->name[i].published;
+	return count;
 }
 
 const struct verdict *verdict_at(const struct verdicts *v, size_t index)
 {
-	return &v->name[index].v;
+	for (size_t i = 0; i < v->names; i++)
+		if (v->name[i].published && !index--)
+			return &v->name[i].v;
+	return NULL;
 }

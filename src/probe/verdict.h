@@ -14,8 +14,9 @@
  * those of the last ten windows (at least three). It is slow when its median is three times its own baseline, twice that
  * of its siblings, VERDICT_SLOW_NS and eight times its usual deviation above the baseline, in VERDICT_SLOW_WINDOWS windows
  * that follow each other. Bad pairs vote: the group (host, rail, NIC, or one side of a host or NIC) that explains the most of them and is bad in four
- * fifths of its pairs is named, what it explains is set aside, and so on. A pair that no group explains is named when it
- * is bad in two windows that follow each other. A group with fewer than three members is never named: its pairs are, with
+ * fifths of its pairs is named, what it explains is set aside, and so on. Only what is found in
+ * VERDICT_NAME_WINDOWS windows that follow each other is told: agents do not report in step, and the first half of a cut rail
+ * looks like something smaller. A group with fewer than three members is never named: its pairs are, with
  * cannot_tell set.
  *
  * A host that is starved of CPU measures itself. Slowness that is not larger than what the prober was late, or than the
@@ -37,7 +38,8 @@
 
 #define VERDICT_SLOW_NS	     50000
 #define VERDICT_SLOW_WINDOWS 3
-#define VERDICT_PAIR_WINDOWS 2
+#define VERDICT_NAME_WINDOWS                                                                       \
+	2 /* in a row, before a name is told: what breaks is not seen by all at once */
 #define VERDICT_SAMPLES_MIN  3 /* answers behind a median */
 #define VERDICT_LATE_NS	     500000000ull
 #define VERDICT_MEMBERS_MIN  3

@@ -29,12 +29,12 @@ struct group {
 
 struct name {
 	struct verdict v;
-	uint32_t quiet;
-	bool voted;
+	uint32_t quiet, votes; /* votes: windows in a row, until it is published */
+	bool voted, published;
 };
 
 struct verdicts {
-	uint32_t hosts, rails, window;
+	uint32_t hosts, rails, window, name_windows;
 	struct pair *pair;
 	size_t pairs;
 	struct group *group; /* rails, then hosts and NICs, three sides each */

@@ -34,6 +34,18 @@ static void test_lists_as_slurm_writes_them(void **state)
 	expect("a,a,,a", "a ");
 }
 
+static void test_many_hosts_are_each_there_once(void **state)
+{
+	struct hosts h = { 0 };
+
+	(void)state;
+	assert_int_equal(hosts_add_list(&h, "r[1-20]n[001-500] r[1-20]n[001-500]", NULL), 0);
+	assert_int_equal(h.count, 10000);
+	assert_string_equal(h.name[9999], "r20n500");
+	assert_int_equal(hosts_add_list(&h, "x[1-99][1-99][1-99]", NULL), -E2BIG);
+	hosts_free(&h);
+}
+
 static void test_what_is_no_list_is_refused(void **state)
 {
 	static const char *const wrong[] = { "n[", "n[1-", "n[3-1]", "n[a]", "n[1-999999999]",
@@ -176,6 +188,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lists_as_slurm_writes_them),
+		cmocka_unit_test(test_many_hosts_are_each_there_once),
 		cmocka_unit_test(test_what_is_no_list_is_refused),
 		cmocka_unit_test(test_slurm_says_its_nodes),
 		cmocka_unit_test(test_mpi_says_its_hostfile),
