@@ -100,12 +100,15 @@ uint64_t loop_next_due_ns(const struct loop *l)
 static void loop_fire_due(struct loop *l)
 {
 	uint64_t now_ns = clock_ns();
+	unsigned int fired = 0;
 
 	while (l->timers && l->timers->due_ns <= now_ns && !l->stopping) {
 		struct loop_timer *timer = l->timers;
 
 		heap_remove(l, timer);
 		timer->fire(l, timer);
+		if (++fired == l->fire_max)
+			break;
 	}
 }
 
@@ -124,13 +127,12 @@ static void loop_arm(struct loop *l)
 	l->armed_ns = due_ns;
 }
 
+/* Edge-triggered: it need not be read, the next arming takes back that it went off. */
 static void loop_alarm(struct loop *l, struct loop_fd *source, uint32_t events)
 {
-	uint64_t expirations;
-
+	(void)source;
 	(void)events;
-	if (read(source->fd, &expirations, sizeof(expirations)) == sizeof(expirations))
-		l->armed_ns = 0;
+	l->armed_ns = 0;
 }
 
 static void loop_bell(struct loop *l, struct loop_fd *source, uint32_t events)
@@ -173,7 +175,7 @@ int loop_init(struct loop *l, void (*woken)(struct loop *l), struct err *e)
 		loop_close(l);
 		return ret;
 	}
-	ret = loop_add(l, &l->alarm, alarm, EPOLLIN, loop_alarm, e);
+	ret = loop_add(l, &l->alarm, alarm, EPOLLIN | EPOLLET, loop_alarm, e);
 	if (!ret)
 		ret = loop_add(l, &l->bell, bell, EPOLLIN, loop_bell, e);
 	if (ret)

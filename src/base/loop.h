@@ -66,6 +66,8 @@ struct loop {
 	bool busy;	  /* never sleep */
 	struct spin spin; /* look again before sleeping */
 	int batch_size;	  /* events per wait */
+	unsigned int
+		fire_max; /* timers per turn, sources are looked at in between; 0: all that are due */
 	int batch_next, batch_count;
 	struct epoll_event batch[LOOP_EVENTS_MAX];
 };

@@ -138,6 +138,7 @@ static void take_row(struct agent *a, struct agent_target *t, const struct probe
 		t->answered++;
 		hist_record(&n->rtt, r->rtt_ns);
 		hist_record(&a->schedule, r->late_ns);
+		hist_record(a->recent[0], r->late_ns);
 		keep_sample(t, r);
 	} else if (r->kind == PROBE_CORRUPT) {
 		t->corrupt++;
@@ -222,11 +223,24 @@ static void flush_due(struct loop *l, struct loop_timer *timer)
 	loop_timer_set(l, timer, clock_ns() + a->options->flush_ns, flush_due);
 }
 
+static void age_lateness(struct agent *a)
+{
+	struct hist *oldest = a->recent[1];
+
+	if (clock_ns() - a->recent_ns < LATE_NS)
+		return;
+	a->recent[1] = a->recent[0];
+	a->recent[0] = oldest;
+	hist_init(oldest);
+	a->recent_ns = clock_ns();
+}
+
 static void window_due(struct loop *l, struct loop_timer *timer)
 {
 	struct agent *a = container_of(timer, struct agent, window);
 
 	drain(a);
+	age_lateness(a);
 	report_window(a);
 	loop_timer_set(l, timer, clock_ns() + a->window_ns, window_due);
 }
@@ -450,10 +464,17 @@ int agent_run(const struct agent_options *o, int stop_fd, struct err *e)
 	a->started_wall_ns = a->window_wall_ns = clock_wall_ns();
 	gethostname(a->host, sizeof(a->host) - 1);
 	hist_init(&a->schedule);
+	a->recent_ns = now_ns;
+	for (int i = 0; i < 2; i++) {
+		a->recent[i] = malloc(sizeof(*a->recent[i]));
+		if (a->recent[i])
+			hist_init(a->recent[i]);
+	}
 	list_init(&a->targets);
 	list_init(&a->watchers);
 	list_init(&a->runs);
-	ret = loop_init(&a->loop, agent_woken, e);
+	ret = a->recent[0] && a->recent[1] ? loop_init(&a->loop, agent_woken, e)
+					   : err_set(e, ENOMEM, "no memory for the agent");
 	if (ret)
 		goto free_agent;
 	ret = start(a, stop_fd, e);
@@ -479,6 +500,8 @@ int agent_run(const struct agent_options *o, int stop_fd, struct err *e)
 		results_close(&a->results);
 	loop_close(&a->loop);
 free_agent:
+	free(a->recent[0]);
+	free(a->recent[1]);
 	free(a->nic);
 	free(a->event);
 	free(a->change.result);

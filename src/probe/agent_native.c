@@ -17,6 +17,20 @@
 
 /* State */
 
+static uint64_t late_p99_ns(const struct agent *a)
+{
+	struct hist *both = malloc(sizeof(*both));
+	uint64_t p99_ns = 0;
+
+	if (both) {
+		*both = *a->recent[0];
+		hist_merge(both, a->recent[1]);
+		p99_ns = hist_percentile(both, 99.0);
+	}
+	free(both);
+	return p99_ns;
+}
+
 void agent_health(struct agent *a, Weir__V1__Health *h)
 {
 	struct probe_stats stats;
@@ -30,7 +44,8 @@ void agent_health(struct agent *a, Weir__V1__Health *h)
 	h->probes_lost = stats.lost + stats.unsent;
 	h->results_dropped = stats.results_dropped + a->results.dropped;
 	h->connections = stats.targets + stats.answering;
-	h->schedule_error_p99_ns = hist_percentile(&a->schedule, 99.0);
+	h->probes_skipped = stats.skipped;
+	h->schedule_error_p99_ns = late_p99_ns(a);
 	getrusage(RUSAGE_SELF, &usage);
 	h->cpu_ns =
 		((uint64_t)usage.ru_utime.tv_sec + (uint64_t)usage.ru_stime.tv_sec) * NS_PER_S +

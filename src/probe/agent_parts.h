@@ -70,6 +70,8 @@ struct nic_totals {
 	struct hist rtt;
 };
 
+#define LATE_NS (10 * NS_PER_S)
+
 struct agent {
 	const struct agent_options *options;
 	struct loop loop;
@@ -95,8 +97,9 @@ struct agent {
 
 	struct nic_totals *nic;
 	size_t nics;
-	struct hist schedule; /* how late probes were sent */
-	uint64_t skipped;
+	struct hist schedule;	/* how late probes were sent, since the start */
+	struct hist *recent[2]; /* the same, in this LATE_NS and the one before */
+	uint64_t recent_ns;
 };
 
 /* agent.c */

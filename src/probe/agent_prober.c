@@ -145,13 +145,30 @@ const struct rpc_method agent_service_methods[2] = {
 	{ "StopPings", RPC_UNARY, stop_pings },
 };
 
-/* The data path of the original is its hardware's; agents of weir set up by weir.v1.Agent. */
+/* For probers of the published kind; agents of weir set up by weir.v1.Agent, where there is a token. */
 static void set_up_pong(struct rpc_call *call, const ProtobufCMessage *message, void *context)
 {
-	(void)message;
-	(void)context;
-	rpc_call_finish(call, RPC_CANCELLED,
-		"this agent probes over TCP: ask weir.v1.Agent/SetUpProbe for a connection");
+	const Dxs__Prober__SetUpRequest *request = (const void *)message;
+	Dxs__Prober__SetUpReply reply = DXS__PROBER__SET_UP_REPLY__INIT;
+	struct sock_addr client, server;
+	struct agent *a = context;
+	struct err e = { 0 };
+	uint16_t port;
+
+	if (!agent_parse_address(request->client_gpu_ip, &client) ||
+		!agent_parse_address(request->server_gpu_ip, &server) ||
+		request->client_dxs_port < 1 || request->client_dxs_port > 65535) {
+		rpc_call_finish(call, RPC_CANCELLED,
+			"client_gpu_ip and server_gpu_ip are addresses, client_dxs_port is 1 to 65535");
+		return;
+	}
+	sock_addr_set_port(&client, (uint16_t)request->client_dxs_port);
+	if (probe_engine_pong(a->engine, &client, &server, rpc_call_deadline_ns(call), &port, &e)) {
+		rpc_call_finish(call, RPC_CANCELLED, "%s", e.what);
+		return;
+	}
+	reply.dxs_port = port;
+	rpc_call_reply(call, &reply.base);
 }
 
 static void tear_down(struct rpc_call *call, const ProtobufCMessage *message, void *context)

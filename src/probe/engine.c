@@ -11,6 +11,8 @@
 #include "probe/worker.h"
 #include "rpc/code.h"
 
+#define HASH_BEGIN 0xcbf29ce484222325ull
+
 /* A full ring means that the owner sleeps: state is kept in order by waiting for nobody, the rows
  * that do not fit are counted. The last of a target must not be lost: it frees it. */
 void worker_push(struct worker *w, const struct probe_result *r, bool urgent)
@@ -93,7 +95,7 @@ char *probe_result_words(const struct probe_result *r, char buf[PROBE_WORDS])
 	return buf;
 }
 
-static int order(struct worker *w, const struct order *what)
+int worker_order(struct worker *w, const struct order *what)
 {
 	struct order *o = malloc(sizeof(*o));
 
@@ -120,6 +122,11 @@ static void hang_up(struct worker *w, const struct order *o)
 		if (sock_addr_same_host(&a->peer, &o->prober) &&
 			sock_addr_same_host(&w->engine->nic[a->nic].addr, &o->responder))
 			answerer_close(a);
+	}
+	for (l = w->pongs.next; l != &w->pongs; l = next) {
+		next = l->next;
+		if (pong_is_of(pong_of_link(l), &o->prober, &o->responder))
+			pong_close(pong_of_link(l));
 	}
 }
 
@@ -152,6 +159,8 @@ static void worker_woken(struct loop *l)
 			remove_target(o->target);
 		} else if (o->kind == ORDER_HANG_UP) {
 			hang_up(w, o);
+		} else if (o->kind == ORDER_PONG) {
+			pong_begin(o->pong);
 		} else {
 			loop_stop(l);
 		}
@@ -175,7 +184,7 @@ static void worker_free(struct worker *w)
 	struct probe_result r;
 
 	if (w->runs) {
-		while (order(w, &stop))
+		while (worker_order(w, &stop))
 			usleep(1000);
 		pthread_join(w->thread, NULL);
 	}
@@ -191,12 +200,18 @@ static void worker_free(struct worker *w)
 		next = l->next;
 		answerer_close(container_of(l, struct answerer, link));
 	}
+	for (l = w->pongs.next; l && l != &w->pongs; l = next) {
+		next = l->next;
+		pong_close(pong_of_link(l));
+	}
 	for (size_t i = 0; i < w->doors; i++)
 		door_close(&w->door[i]);
 	while ((o = w->inbox)) {
 		w->inbox = o->next;
 		if (o->kind == ORDER_ADD)
 			free(o->target);
+		else if (o->kind == ORDER_PONG)
+			pong_drop(o->pong);
 		free(o);
 	}
 	rpc_tls_free(w->tls);
@@ -220,6 +235,7 @@ static int worker_init(struct worker *w, struct probe_engine *engine, size_t ind
 	list_init(&w->targets);
 	list_init(&w->turns);
 	list_init(&w->answerers);
+	list_init(&w->pongs);
 	w->inbox_end = &w->inbox;
 	pthread_mutex_init(&w->inbox_lock, NULL);
 	w->door = calloc(doors, sizeof(*w->door));
@@ -228,6 +244,7 @@ static int worker_init(struct worker *w, struct probe_engine *engine, size_t ind
 	if (!w->door || !w->scratch || !w->ring)
 		return err_set(e, ENOMEM, "no memory for the probe engine");
 	ret = loop_init(&w->loop, worker_woken, e);
+	w->loop.fire_max = 1; /* an answer does not wait until all probes of a tick are sent */
 	if (!ret && engine->config.tls)
 		ret = rpc_tls_new(&w->tls, engine->config.tls, e);
 	while (!ret && w->doors < doors) {
@@ -315,21 +332,35 @@ static uint64_t hash_bytes(uint64_t h, const void *data, size_t n)
 	return h;
 }
 
-/* Where in its period a pair probes: made of its addresses, so that a thousand agents with the same
- * period do not send at the same moment, and the same pair sends at the same phase again. */
-static uint64_t phase_of(const struct probe_want *want)
+static uint64_t hash_address(uint64_t h, const struct sock_addr *addr)
 {
 	char text[SOCK_ADDR_TEXT];
-	uint64_t h = 0xcbf29ce484222325ull;
 
-	sock_addr_text(&want->local, false, text);
-	h = hash_bytes(h, text, strlen(text) + 1);
-	sock_addr_text(&want->peer, false, text);
-	h = hash_bytes(h, text, strlen(text) + 1);
-	h = hash_bytes(h, &want->copy, sizeof(want->copy));
+	sock_addr_text(addr, false, text);
+	return hash_bytes(h, text, strlen(text) + 1);
+}
+
+static uint64_t hash_end(uint64_t h)
+{
 	h ^= h >> 32;
 	h *= 0x9e3779b97f4a7c15ull;
-	return (h >> 16) % want->period_ns;
+	return h >> 16;
+}
+
+/* Where in its period a pair probes: made of its addresses, so that the same pair sends at the same
+ * phase again. To wake up is most of what a probe costs, so the pairs of an agent share the ticks of a
+ * grid; where the grid lies is made of the agent's first address, so that a thousand agents with the
+ * same period do not send at the same moment. */
+static uint64_t phase_of(const struct probe_engine *engine, const struct probe_want *want)
+{
+	uint64_t h = hash_address(hash_address(HASH_BEGIN, &want->local), &want->peer);
+	uint64_t ticks = want->period_ns / PROBE_GRID_NS;
+
+	h = hash_end(hash_bytes(h, &want->copy, sizeof(want->copy)));
+	if (!ticks)
+		return h % want->period_ns;
+	return hash_end(hash_address(HASH_BEGIN, &engine->nic[0].addr)) % PROBE_GRID_NS +
+	       h % ticks * PROBE_GRID_NS;
 }
 
 int probe_engine_add(struct probe_engine *engine, struct probe_target **target,
@@ -361,10 +392,10 @@ int probe_engine_add(struct probe_engine *engine, struct probe_target **target,
 	t->worker = &engine->worker[worker_of_nic((size_t)nic)];
 	t->is_local = probe_engine_nic(engine, &want->peer) >= 0;
 	t->data.fd = -1;
-	t->phase_ns = now_ns - now_ns % want->period_ns + phase_of(want);
+	t->phase_ns = now_ns - now_ns % want->period_ns + phase_of(engine, want);
 	list_init(&t->link);
 	list_init(&t->turn);
-	if (order(t->worker, &(struct order){ .kind = ORDER_ADD, .target = t })) {
+	if (worker_order(t->worker, &(struct order){ .kind = ORDER_ADD, .target = t })) {
 		free(t);
 		return err_set(e, ENOMEM, "no memory for a target");
 	}
@@ -381,7 +412,8 @@ void probe_engine_remove(struct probe_engine *engine, struct probe_target *targe
 	target->removed = true;
 	engine->probing[target->nic]--;
 	engine->targets--;
-	while (order(target->worker, &(struct order){ .kind = ORDER_REMOVE, .target = target }))
+	while (worker_order(
+		target->worker, &(struct order){ .kind = ORDER_REMOVE, .target = target }))
 		usleep(1000);
 }
 
@@ -463,7 +495,7 @@ void probe_engine_hang_up(struct probe_engine *engine, const struct sock_addr *p
 	int nic = probe_engine_nic(engine, responder);
 
 	if (nic >= 0)
-		order(&engine->worker[worker_of_nic((size_t)nic)],
+		worker_order(&engine->worker[worker_of_nic((size_t)nic)],
 			&(struct order){ .kind = ORDER_HANG_UP,
 				.prober = *prober,
 				.responder = *responder });
@@ -479,6 +511,7 @@ void probe_engine_stats(const struct probe_engine *engine, struct probe_stats *s
 		stats->answered += w->answered;
 		stats->lost += w->lost;
 		stats->unsent += w->unsent;
+		stats->skipped += w->skipped;
 		stats->results_dropped += w->dropped;
 	}
 	for (size_t i = 0; i < engine->nics; i++)

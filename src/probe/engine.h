@@ -36,7 +36,7 @@
 #include "rpc/tls.h"
 
 #define PROBE_NICS_MAX	     64
-#define PROBE_NICS_PER_LOOP  4
+#define PROBE_NICS_PER_LOOP  8
 #define PROBE_IN_FLIGHT	     16
 #define PROBE_LOSSES_MAX     3
 #define PROBE_TIMEOUT_NS     (1 * NS_PER_S)
@@ -44,6 +44,7 @@
 #define PROBE_BACKOFF_MIN_NS (250 * NS_PER_MS)
 #define PROBE_BACKOFF_MAX_NS (2 * NS_PER_S)
 #define PROBE_RATE_MAX	     10000.0
+#define PROBE_GRID_NS	     (10 * NS_PER_MS)
 
 struct probe_engine;
 
@@ -137,8 +138,15 @@ int probe_engine_expect(struct probe_engine *engine, const struct sock_addr *pro
 void probe_engine_hang_up(struct probe_engine *engine, const struct sock_addr *prober,
 	const struct sock_addr *responder);
 
+/* The answering end as published, without weir's wire: listen at server for a connection of client, connect
+ * to client's port, and return by the second what comes by the first. port gets where it listens; both must
+ * stand by deadline_ns, or 2 s from now. -EADDRNOTAVAIL, -EUSERS, -ENOMEM or what listening said. */
+int probe_engine_pong(struct probe_engine *engine, const struct sock_addr *client,
+	const struct sock_addr *server, uint64_t deadline_ns, uint16_t *port, struct err *e);
+
 struct probe_stats {
 	uint64_t sent, answered, lost, unsent, results_dropped;
+	uint64_t skipped; /* whole periods that a thread of ours slept through: nobody's loss */
 	uint32_t targets, answering; /* now */
 };
 void probe_engine_stats(const struct probe_engine *engine, struct probe_stats *stats);

@@ -264,7 +264,9 @@ static void take_turn(struct probe_target *t)
 {
 	t->state = TARGET_WAITING;
 	list_del(&t->turn);
-	list_add(&t->worker->turns, &t->turn);
+	/* Those that were just lost come before those that have long been dead: a turn that waits for
+	 * nobody's answer takes its whole deadline. */
+	list_add(t->failures > 2 ? &t->worker->turns : t->worker->turns.next, &t->turn);
 	worker_next_turn(t->worker);
 }
 
@@ -399,7 +401,7 @@ static void send_probe(struct probe_target *t, uint64_t due_ns, uint64_t now_ns)
 static void target_tick(struct loop *l, struct loop_timer *timer)
 {
 	struct probe_target *t = container_of(timer, struct probe_target, tick);
-	uint64_t now_ns = clock_ns(), due_ns;
+	uint64_t now_ns = clock_ns(), due_ns, skipped;
 
 	(void)l;
 	while (t->oldest != t->next &&
@@ -410,7 +412,9 @@ static void target_tick(struct loop *l, struct loop_timer *timer)
 	due_ns = slot_due_ns(t);
 	if (due_ns <= now_ns) {
 		/* Slots that this thread slept through are not made up for: a burst would measure itself. */
-		t->slot += (now_ns - due_ns) / t->want.period_ns + 1;
+		skipped = (now_ns - due_ns) / t->want.period_ns;
+		t->worker->skipped += skipped;
+		t->slot += skipped + 1;
 		due_ns = slot_due_ns(t) - t->want.period_ns;
 		send_probe(t, due_ns, now_ns);
 	}

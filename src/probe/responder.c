@@ -11,7 +11,7 @@
 #include "probe/worker.h"
 
 /* A prober that vanished without a word is forgotten after a minute. */
-static void set_keepalive(int fd)
+void answer_keepalive(int fd)
 {
 	int on = 1, idle_s = 30, every_s = 10, count = 3, user_ms = 60000;
 
@@ -191,7 +191,7 @@ static void door_ready(struct loop *l, struct loop_fd *source, uint32_t events)
 			continue;
 		}
 		w->strangers++;
-		set_keepalive(fd);
+		answer_keepalive(fd);
 		set_stamps(fd);
 		a->worker = w;
 		a->peer = peer;

@@ -14,12 +14,13 @@
 #include "rpc/client.h"
 
 #define RING_RESULTS  32768u
-#define SET_UPS_MAX   64   /* under way at once in one worker */
+#define SET_UPS_MAX   512  /* under way at once in one worker */
 #define STRANGERS_MAX 1024 /* connections of one worker that have not said hello yet */
 #define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
 #define PATTERN_BYTES 65537 /* prime: no payload size divides it */
 
 struct worker;
+struct pong;
 
 struct list {
 	struct list *next, *prev;
@@ -117,11 +118,12 @@ struct door {
 	uint16_t port;
 };
 
-enum order_kind { ORDER_ADD, ORDER_REMOVE, ORDER_HANG_UP, ORDER_STOP };
+enum order_kind { ORDER_ADD, ORDER_REMOVE, ORDER_HANG_UP, ORDER_PONG, ORDER_STOP };
 struct order {
 	struct order *next;
 	enum order_kind kind;
 	struct probe_target *target;
+	struct pong *pong;
 	struct sock_addr prober, responder;
 };
 
@@ -131,7 +133,7 @@ struct worker {
 	pthread_t thread;
 	bool runs;
 	struct rpc_tls *tls;
-	struct list targets, turns, answerers;
+	struct list targets, turns, answerers, pongs;
 	unsigned int set_ups, strangers;
 	unsigned char *scratch;
 	struct door *door; /* of its NICs */
@@ -143,7 +145,7 @@ struct worker {
 	/* one writer: this thread; one reader: the owner */
 	struct probe_result *ring;
 	_Atomic uint32_t head, tail;
-	_Atomic uint64_t sent, answered, lost, unsent, dropped;
+	_Atomic uint64_t sent, answered, lost, unsent, skipped, dropped;
 };
 
 /* A token that waits for its connection. */
@@ -179,6 +181,7 @@ static inline size_t worker_of_nic(size_t nic)
 }
 
 void worker_push(struct worker *w, const struct probe_result *r, bool urgent);
+int worker_order(struct worker *w, const struct order *what); /* a copy of it; 0 or -ENOMEM */
 
 /* prober.c */
 void target_begin(struct probe_target *t);
@@ -189,8 +192,17 @@ void worker_next_turn(struct worker *w);
 int door_open(struct door *d, struct worker *w, size_t nic, struct err *e);
 void door_close(struct door *d);
 void answerer_close(struct answerer *a);
+void answer_keepalive(int fd); /* and no delay */
 /* Take a token that is expected; false: it is not, or not for this. */
 bool engine_take_expected(struct probe_engine *engine, const struct probe_hello *hello,
 	const struct sock_addr *peer, size_t nic);
+
+/* pong.c */
+void pong_begin(struct pong *p);
+void pong_close(struct pong *p);
+void pong_drop(struct pong *p); /* one that has not begun */
+struct pong *pong_of_link(struct list *link);
+bool pong_is_of(
+	const struct pong *p, const struct sock_addr *prober, const struct sock_addr *responder);
 
 #endif

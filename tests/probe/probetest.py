@@ -8,7 +8,7 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / part) for part in ("rpc", "e2e", ".")]
 
 from rpctest import call_of, details, grpc, message  # noqa: E402,F401
-from weirtest import WEIR, Process, free_ports, link, wait_for  # noqa: E402,F401
+from weirtest import PATIENCE_S, WEIR, Process, free_ports, link, wait_for  # noqa: E402,F401
 
 
 def link_prober(folder):
@@ -30,16 +30,16 @@ class Agent(Process):
         return "gRPC on port" in self.so_far().stderr
 
     def call(self, path, request, seconds=15):
-        with grpc.insecure_channel(f"{self.at}:{self.port}") as channel:
+        with grpc.insecure_channel(f"{self.at}:{self.port}", options=[("grpc.max_metadata_size", 1 << 20)]) as channel:
             return call_of(channel, path).with_call(request, timeout=seconds)
 
-    def start(self, pairs, qps=5, verify=False):
+    def start(self, pairs, qps=5, verify=False, seconds=15):
         """The result of each pair."""
         request = message("dxs.prober.StartPingsRequest")(probe_rate_qps=qps, verify_payload=verify)
         for local, peer in pairs:
             request.targets.add(local_nic_ip_address=local, peer_nic_ip_address=peer)
         try:
-            _, call = self.call("dxs.prober.AgentService/StartPings", request)
+            _, call = self.call("dxs.prober.AgentService/StartPings", request, seconds)
             self.code = grpc.StatusCode.OK
         except grpc.RpcError as error:
             call, self.code = error, error.code()

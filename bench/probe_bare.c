@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* A bare ping-pong over TCP between two processes, the least that a prober can do: sleep until the next
+ * is due, send, wait for the answer. bench/probe runs it beside two agents, on the same addresses.
+ *
+ *	probe_bare FROM TO BYTES RATE SECONDS CPU CPU [spin]
+ *
+ * The asking end runs on the first CPU, the other on the second. spin: both look without end instead of
+ * sleeping.
+ *
+ * Prints one line: round trips, their median and p99, how late they were sent at p99 (ns), and the CPU
+ * time of the asking end, in percent of a core.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hist.h"
+#include "net/sock.h"
+
+#define BYTES_MAX (4u << 20)
+
+static struct err e;
+static unsigned char frame[BYTES_MAX];
+static int flags; /* MSG_DONTWAIT: spin */
+
+static void die(const char *what)
+{
+	fprintf(stderr, "probe_bare: %s: %s\n", what, e.what[0] ? e.what : strerror(errno));
+	exit(1);
+}
+
+static struct sock_addr address(const char *text)
+{
+	struct sock_addr addr[SOCK_ADDRS];
+	size_t count;
+
+	if (sock_resolve(text, "0", AF_UNSPEC, true, addr, &count, &e))
+		die(text);
+	return addr[0];
+}
+
+/* false: the other end has gone. */
+static bool take(int fd, size_t bytes)
+{
+	for (size_t have = 0; have < bytes;) {
+		ssize_t n = recv(fd, frame + have, bytes - have, flags);
+
+		if (n > 0)
+			have += (size_t)n;
+		else if (!n || (errno != EAGAIN && errno != EINTR))
+			return false;
+	}
+	return true;
+}
+
+static void give(int fd, size_t bytes)
+{
+	if (send(fd, frame, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
+		exit(1);
+}
+
+static void pin(const char *cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(strtoul(cpu, NULL, 10), &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		die(cpu);
+}
+
+static void echo(int listener, size_t bytes)
+{
+	int on = 1, fd;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fd = accept(listener, NULL, NULL);
+	if (fd < 0)
+		_exit(1);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	while (take(fd, bytes))
+		give(fd, bytes);
+	_exit(0);
+}
+
+static void sleep_until(uint64_t due_ns)
+{
+	struct timespec due = { (time_t)(due_ns / NS_PER_S), (long)(due_ns % NS_PER_S) };
+
+	if (flags)
+		while (clock_ns() < due_ns)
+			;
+	else
+		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
+			;
+}
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return clock_timespec_ns(t);
+}
+
+static void ask(int fd, size_t bytes, double rate, double seconds)
+{
+	uint64_t period_ns = (uint64_t)(1e9 / rate), begin_ns = clock_ns(), cpu0_ns = cpu_ns();
+	uint64_t end_ns = begin_ns + (uint64_t)(seconds * 1e9), now_ns;
+	static struct hist rtt, late;
+
+	hist_init(&rtt);
+	hist_init(&late);
+	for (uint64_t due_ns = begin_ns + period_ns; due_ns < end_ns; due_ns += period_ns) {
+		sleep_until(due_ns);
+		now_ns = clock_ns();
+		hist_record(&late, now_ns - due_ns);
+		give(fd, bytes);
+		if (!take(fd, bytes))
+			die("the other end has gone");
+		hist_record(&rtt, clock_ns() - now_ns);
+	}
+	printf("{\"round_trips\": %" PRIu64 ", \"p50_ns\": %" PRIu64 ", \"p99_ns\": %" PRIu64
+	       ", \"late_p99_ns\": %" PRIu64 ", \"cpu_percent\": %.3f}\n",
+		rtt.count, hist_percentile(&rtt, 50.0), hist_percentile(&rtt, 99.0),
+		hist_percentile(&late, 99.0),
+		100.0 * (double)(cpu_ns() - cpu0_ns) / (double)(clock_ns() - begin_ns));
+}
+
+int main(int argc, char **argv)
+{
+	struct sock_listen how = { .backlog = 1 };
+	struct sock_addr from, to;
+	int listener, fd, on = 1;
+	size_t bytes;
+
+	if (argc < 8) {
+		fprintf(stderr, "usage: probe_bare FROM TO BYTES RATE SECONDS CPU CPU [spin]\n");
+		return 2;
+	}
+	flags = argc > 8 ? MSG_DONTWAIT : 0;
+	from = address(argv[1]);
+	to = address(argv[2]);
+	bytes = strtoul(argv[3], NULL, 10);
+	listener = bytes && bytes <= BYTES_MAX ? sock_listen(&to, &how, &e) : -1;
+	if (listener < 0)
+		die("listen");
+	fcntl(listener, F_SETFL, 0);
+	sock_local(listener, &to);
+	pin(argv[7]);
+	if (!fork())
+		echo(listener, bytes);
+	pin(argv[6]);
+	fd = socket(from.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (bind(fd, (struct sockaddr *)&from.storage, from.len) ||
+		connect(fd, (struct sockaddr *)&to.storage, to.len))
+		die("connect");
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	ask(fd, bytes, strtod(argv[4], NULL), strtod(argv[5], NULL));
+	close(fd);
+	wait(NULL);
+	return 0;
+}
