@@ -35,6 +35,13 @@ def test_the_daemonset_is_confined():
     assert {v["name"] for v in pod["volumes"]} == {m["name"] for m in agent["volumeMounts"]}
 
 
+def test_both_say_the_same_to_the_agent():
+    unit = (PACKAGING / "systemd" / "weir-agent.service").read_text()
+    words = set(re.findall(r"--([a-z-]+)", re.search("^ExecStart=.*$", unit, re.M).group(0)))
+    assert words == {"cert", "key", "ca", "metrics-port"}
+    assert words == set(re.findall(r"- --([a-z-]+)=", (PACKAGING / "kubernetes" / "agent.yaml").read_text()))
+
+
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
 def test_trial_certificates_are_made(tmp_path):
     done = run(PACKAGING / "kubernetes" / "certificates.sh", tmp_path / "tls", "10.0.0.1", "node1.example", "fe80::1")

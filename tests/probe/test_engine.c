@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Two engines in this process, over loopback: one asks, one answers. The control plane between them is a
+ * real server that knows one method. The wall clock is this file's, and can be stepped. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "probe/worker.h"
+#include "rpc/proto/agent.pb-c.h"
+#include "rpc/server.h"
+
+#define PATIENCE_NS (60 * NS_PER_S)
+
+static _Atomic int64_t step_s; /* of the wall clock */
+
+/* Instead of the C library's: all of weir reads the clock through it. */
+int clock_gettime(clockid_t id, struct timespec *tp)
+{
+	int ret = (int)syscall(SYS_clock_gettime, id, tp);
+
+	if (!ret && id == CLOCK_REALTIME)
+		tp->tv_sec += step_s;
+	return ret;
+}
+
+static struct fixture {
+	struct loop loop;
+	pthread_t thread;
+	struct rpc_server *server;
+	struct probe_engine *prober, *responder;
+	uint16_t port;
+} f;
+
+static struct sock_addr address(int agent)
+{
+	struct sock_addr addr[SOCK_ADDRS];
+	char text[32];
+	size_t count;
+
+	snprintf(text, sizeof(text), "127.%d.%d.1", 20 + getpid() % 200, agent);
+	assert_int_equal(sock_resolve(text, "0", AF_INET, true, addr, &count, NULL), 0);
+	return addr[0];
+}
+
+static void set_up_probe(struct rpc_call *call, const ProtobufCMessage *message, void *context)
+{
+	const Weir__V1__SetUpProbeRequest *request = (const void *)message;
+	Weir__V1__SetUpProbeReply reply = WEIR__V1__SET_UP_PROBE_REPLY__INIT;
+	struct sock_addr from = address(1), to = address(2);
+	unsigned char token[PROBE_TOKEN_BYTES];
+	uint16_t port;
+
+	(void)context;
+	if (probe_engine_expect(
+		    f.responder, &from, &to, request->payload_bytes, token, &port, NULL)) {
+		rpc_call_finish(call, RPC_RESOURCE_EXHAUSTED, "no");
+		return;
+	}
+	reply.port = port;
+	reply.token.data = token;
+	reply.token.len = sizeof(token);
+	rpc_call_reply(call, &reply.base);
+}
+
+static const struct rpc_method methods[] = { { "SetUpProbe", RPC_UNARY, set_up_probe } };
+static const struct rpc_service service = { &weir__v1__agent__descriptor, methods, 1, NULL };
+
+static void *serve(void *context)
+{
+	(void)context;
+	loop_run(&f.loop, NULL);
+	return NULL;
+}
+
+static void woken(struct loop *l)
+{
+	loop_stop(l);
+}
+
+static struct probe_engine *engine_at(int agent)
+{
+	struct probe_nic nic = { .addr = address(agent) };
+	struct probe_config config = { .nic = &nic, .nics = 1, .control_port = f.port };
+	struct probe_engine *engine;
+
+	assert_int_equal(probe_engine_new(&engine, &config, NULL), 0);
+	return engine;
+}
+
+static int set_up(void **state)
+{
+	struct sock_addr at = address(2);
+	int port;
+
+	(void)state;
+	step_s = 0;
+	assert_int_equal(loop_init(&f.loop, woken, NULL), 0);
+	assert_int_equal(rpc_server_new(&f.server, &f.loop, NULL, NULL), 0);
+	assert_int_equal(rpc_server_add(f.server, &service, NULL), 0);
+	port = rpc_server_listen(f.server, &at, NULL);
+	assert_true(port > 0);
+	f.port = (uint16_t)port;
+	f.prober = engine_at(1);
+	f.responder = engine_at(2);
+	return pthread_create(&f.thread, NULL, serve, NULL);
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	probe_engine_free(f.prober);
+	loop_wake(&f.loop);
+	pthread_join(f.thread, NULL);
+	rpc_server_free(f.server);
+	loop_close(&f.loop);
+	probe_engine_free(f.responder);
+	return 0;
+}
+
+static struct probe_target *add(int peer, uint64_t period_ns, uint32_t copy)
+{
+	struct probe_want want = { .local = address(1),
+		.peer = address(peer),
+		.period_ns = period_ns,
+		.payload_bytes = 100,
+		.copy = copy,
+		.verify = true };
+	struct probe_target *target;
+
+	assert_int_equal(probe_engine_add(f.prober, &target, &want, NULL), 0);
+	return target;
+}
+
+static struct probe_result next(void)
+{
+	uint64_t end_ns = clock_ns() + PATIENCE_NS;
+	struct probe_result r;
+
+	while (!probe_engine_next(f.prober, &r)) {
+		assert_true(clock_ns() < end_ns);
+		usleep(1000);
+	}
+	return r;
+}
+
+static struct probe_result next_of(enum probe_kind kind)
+{
+	struct probe_result r;
+
+	do
+		r = next();
+	while (r.kind != kind);
+	return r;
+}
+
+static void test_a_probe_is_settled_up_and_answered_in_this_order(void **state)
+{
+	struct probe_result r;
+
+	(void)state;
+	add(2, 10 * NS_PER_MS, 0);
+	assert_int_equal(next().kind, PROBE_UP);
+	r = next();
+	assert_int_equal(r.kind, PROBE_SETTLED);
+	assert_int_equal(r.code, 0);
+	r = next_of(PROBE_ANSWERED);
+	assert_true(r.rtt_ns > 0 && r.rtt_ns < PROBE_TIMEOUT_NS);
+	/* Loopback stamps in software: the parts are there, and are not more than the whole. */
+	assert_int_equal(r.stamps, PROBE_STAMPS_SOFTWARE);
+	assert_true(r.network_ns + r.residence_ns <= r.rtt_ns);
+}
+
+static void test_a_step_of_the_wall_clock_moves_labels_alone(void **state)
+{
+	static const int64_t steps_s[] = { 86400, -86400, 1, -1 };
+	struct probe_result r = { 0 };
+	int64_t away_ns;
+
+	(void)state;
+	add(2, 20 * NS_PER_MS, 0);
+	next_of(PROBE_ANSWERED);
+	for (size_t i = 0; i < sizeof(steps_s) / sizeof(steps_s[0]); i++) {
+		step_s = steps_s[i];
+		while (probe_engine_next(f.prober, &r))
+			;
+		/* Up to PROBE_IN_FLIGHT were sent before the step. */
+		for (int n = 0; n < 20; n++) {
+			r = next_of(PROBE_ANSWERED);
+			assert_true(r.rtt_ns < 60 * NS_PER_S && r.late_ns < UINT32_MAX);
+			if (r.stamps)
+				assert_true(r.network_ns + r.residence_ns <= r.rtt_ns);
+		}
+		away_ns = (int64_t)(r.wall_ns - clock_wall_ns());
+		assert_true(away_ns > -(int64_t)(30 * NS_PER_S) && away_ns <= 0);
+	}
+}
+
+static void test_a_peer_without_an_agent_is_a_row_per_slot_and_words(void **state)
+{
+	char words[PROBE_WORDS];
+	struct probe_result r;
+
+	(void)state;
+	add(3, 10 * NS_PER_MS, 0);
+	r = next();
+	assert_int_equal(r.kind, PROBE_DOWN);
+	assert_string_equal(probe_result_words(&r, words), "not connected: agent: UNAVAILABLE");
+	assert_int_equal(next().kind, PROBE_SETTLED);
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(next().kind, PROBE_UNSENT);
+}
+
+static void test_a_removed_target_is_gone_and_its_place_is_free(void **state)
+{
+	struct probe_target *target = add(2, 10 * NS_PER_MS, 0);
+	struct probe_stats stats;
+	struct probe_result r;
+
+	(void)state;
+	next_of(PROBE_ANSWERED);
+	probe_engine_remove(f.prober, target);
+	r = next_of(PROBE_GONE);
+	assert_ptr_equal(r.target, target);
+	assert_false(probe_engine_next(f.prober, &r));
+	probe_engine_stats(f.prober, &stats);
+	assert_int_equal(stats.targets, 0);
+}
+
+static void doze(int signal_number)
+{
+	struct timespec t = { .tv_nsec = 300000000 };
+
+	(void)signal_number;
+	nanosleep(&t, NULL);
+}
+
+static void test_periods_that_a_thread_slept_through_are_counted(void **state)
+{
+	struct sigaction action = { .sa_handler = doze };
+	uint64_t end_ns = clock_ns() + PATIENCE_NS;
+	struct probe_stats stats;
+
+	(void)state;
+	sigaction(SIGUSR1, &action, NULL);
+	add(2, 10 * NS_PER_MS, 0);
+	next_of(PROBE_ANSWERED);
+	pthread_kill(f.prober->worker[0].thread, SIGUSR1);
+	do {
+		assert_true(clock_ns() < end_ns);
+		usleep(1000);
+		probe_engine_stats(f.prober, &stats);
+	} while (stats.skipped < 25);
+	/* No burst makes up for them. */
+	assert_true(stats.sent + stats.skipped <=
+		    (clock_ns() - (end_ns - PATIENCE_NS)) / (10 * NS_PER_MS) + 1);
+}
+
+static void test_pairs_share_a_grid_that_is_their_agents_own(void **state)
+{
+	struct probe_target *first = add(2, 200 * NS_PER_MS, 0), *other;
+	uint64_t phases = 0;
+
+	(void)state;
+	for (uint32_t copy = 1; copy < 40; copy++) {
+		other = add(2, copy % 2 ? 200 * NS_PER_MS : 1000 * NS_PER_MS, copy);
+		assert_int_equal(other->phase_ns % PROBE_GRID_NS, first->phase_ns % PROBE_GRID_NS);
+		phases +=
+			other->phase_ns % (200 * NS_PER_MS) != first->phase_ns % (200 * NS_PER_MS);
+	}
+	assert_true(phases > 30); /* of 39: they do not all send at once */
+}
+
+static void test_a_limit_is_refused_with_its_name(void **state)
+{
+	struct probe_want want = { .local = address(7), .peer = address(2), .period_ns = NS_PER_S };
+	struct probe_target *target;
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(probe_engine_add(f.prober, &target, &want, &e), -EADDRNOTAVAIL);
+	want.local = address(1);
+	want.period_ns = 1;
+	assert_int_equal(probe_engine_add(f.prober, &target, &want, &e), -EINVAL);
+	assert_string_equal(e.what, "a probe has up to 2097152 bytes and 10000 a second");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(test_a_probe_is_settled_up_and_answered_in_this_order),
+		TEST(test_a_step_of_the_wall_clock_moves_labels_alone),
+		TEST(test_a_peer_without_an_agent_is_a_row_per_slot_and_words),
+		TEST(test_a_removed_target_is_gone_and_its_place_is_free),
+		TEST(test_periods_that_a_thread_slept_through_are_counted),
+		TEST(test_pairs_share_a_grid_that_is_their_agents_own),
+		TEST(test_a_limit_is_refused_with_its_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
