@@ -347,20 +347,26 @@ static uint64_t hash_end(uint64_t h)
 	return h >> 16;
 }
 
-/* Where in its period a pair probes: made of its addresses, so that the same pair sends at the same
- * phase again. To wake up is most of what a probe costs, so the pairs of an agent share the ticks of a
- * grid; where the grid lies is made of the agent's first address, so that a thousand agents with the
- * same period do not send at the same moment. */
-static uint64_t phase_of(const struct probe_engine *engine, const struct probe_want *want)
+/* Where in its period a pair probes. To wake up is most of what a probe costs, so the pairs of an agent
+ * share the ticks of a grid; where the grid lies is made of the agent's first address, so that a thousand
+ * agents with the same period do not send at the same moment. Of two ticks that the pair's addresses name it
+ * gets the emptier one: chance alone would fill some twice as much as others, and the last of a tick is
+ * late by all before it. */
+static uint64_t phase_of(const struct probe_engine *engine, struct probe_target *t)
 {
-	uint64_t h = hash_address(hash_address(HASH_BEGIN, &want->local), &want->peer);
-	uint64_t ticks = want->period_ns / PROBE_GRID_NS;
+	uint64_t h = hash_address(hash_address(HASH_BEGIN, &t->want.local), &t->want.peer);
+	uint64_t ticks = t->want.period_ns / PROBE_GRID_NS, tick, other;
 
-	h = hash_end(hash_bytes(h, &want->copy, sizeof(want->copy)));
+	h = hash_end(hash_bytes(h, &t->want.copy, sizeof(t->want.copy)));
 	if (!ticks)
-		return h % want->period_ns;
+		return h % t->want.period_ns;
+	tick = h % ticks;
+	other = (h >> 20) % ticks;
+	if (t->worker->ticks[other % TICKS] < t->worker->ticks[tick % TICKS])
+		tick = other;
+	t->in_tick = &t->worker->ticks[tick % TICKS];
 	return hash_end(hash_address(HASH_BEGIN, &engine->nic[0].addr)) % PROBE_GRID_NS +
-	       h % ticks * PROBE_GRID_NS;
+	       tick * PROBE_GRID_NS;
 }
 
 int probe_engine_add(struct probe_engine *engine, struct probe_target **target,
@@ -392,13 +398,15 @@ int probe_engine_add(struct probe_engine *engine, struct probe_target **target,
 	t->worker = &engine->worker[worker_of_nic((size_t)nic)];
 	t->is_local = probe_engine_nic(engine, &want->peer) >= 0;
 	t->data.fd = -1;
-	t->phase_ns = now_ns - now_ns % want->period_ns + phase_of(engine, want);
+	t->phase_ns = now_ns - now_ns % want->period_ns + phase_of(engine, t);
 	list_init(&t->link);
 	list_init(&t->turn);
 	if (worker_order(t->worker, &(struct order){ .kind = ORDER_ADD, .target = t })) {
 		free(t);
 		return err_set(e, ENOMEM, "no memory for a target");
 	}
+	if (t->in_tick)
+		++*t->in_tick;
 	engine->probing[nic]++;
 	engine->targets++;
 	*target = t;
@@ -410,6 +418,8 @@ void probe_engine_remove(struct probe_engine *engine, struct probe_target *targe
 	if (target->removed)
 		return;
 	target->removed = true;
+	if (target->in_tick)
+		--*target->in_tick;
 	engine->probing[target->nic]--;
 	engine->targets--;
 	while (worker_order(

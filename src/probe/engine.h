@@ -44,7 +44,7 @@
 #define PROBE_BACKOFF_MIN_NS (250 * NS_PER_MS)
 #define PROBE_BACKOFF_MAX_NS (2 * NS_PER_S)
 #define PROBE_RATE_MAX	     10000.0
-#define PROBE_GRID_NS	     (10 * NS_PER_MS)
+#define PROBE_GRID_NS	     (8 * NS_PER_MS)
 
 struct probe_engine;
 

@@ -17,6 +17,7 @@
 #define SET_UPS_MAX   512  /* under way at once in one worker */
 #define STRANGERS_MAX 1024 /* connections of one worker that have not said hello yet */
 #define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
+#define TICKS	      128
 #define PATTERN_BYTES 65537 /* prime: no payload size divides it */
 
 struct worker;
@@ -71,6 +72,7 @@ struct probe_target {
 	bool is_local; /* the peer is a NIC of this host: not bound to the device */
 	enum target_state state;
 	bool settled, removed, holds_turn;
+	uint32_t *in_tick; /* of the worker's ticks; NULL: its period is shorter than the grid */
 
 	struct rpc_client *client;
 	struct rpc_pending *call;
@@ -136,7 +138,8 @@ struct worker {
 	struct list targets, turns, answerers, pongs;
 	unsigned int set_ups, strangers;
 	unsigned char *scratch;
-	struct door *door; /* of its NICs */
+	struct door *door;     /* of its NICs */
+	uint32_t ticks[TICKS]; /* targets of each tick of the grid; the owner's */
 	size_t doors;
 
 	pthread_mutex_t inbox_lock;

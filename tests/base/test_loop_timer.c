@@ -287,6 +287,52 @@ static void test_loop_looks_again_before_it_sleeps_and_gives_that_up_when_it_doe
 	assert_true(clock_timespec_ns(after) - clock_timespec_ns(before) < 15 * NS_PER_MS);
 }
 
+/* Due at once: each writes a byte, and finds that the one of the timer before was taken. */
+static int pipe_ends[2], written, taken, behind;
+
+static void write_one(struct loop *l, struct loop_timer *timer)
+{
+	(void)timer;
+	behind += written > taken;
+	written += (int)write(pipe_ends[1], "x", 1);
+	if (written == 10)
+		loop_stop(l);
+}
+
+static void take_one(struct loop *l, struct loop_fd *source, uint32_t events)
+{
+	char byte;
+
+	(void)l;
+	(void)events;
+	taken += (int)read(source->fd, &byte, 1);
+}
+
+static int late_ones(unsigned int fire_max)
+{
+	struct loop_timer timers[10] = { 0 };
+	struct loop_fd source;
+
+	written = taken = behind = 0;
+	loop.fire_max = fire_max;
+	assert_int_equal(pipe(pipe_ends), 0);
+	assert_int_equal(loop_add(&loop, &source, pipe_ends[0], EPOLLIN, take_one, NULL), 0);
+	for (int i = 0; i < 10; i++)
+		loop_timer_set(&loop, &timers[i], 1, write_one);
+	run_loop();
+	loop_remove(&loop, &source);
+	close(pipe_ends[0]);
+	close(pipe_ends[1]);
+	return behind;
+}
+
+static void test_loop_looks_at_sources_between_timers_when_told(void **state)
+{
+	(void)state;
+	assert_int_equal(late_ones(1), 0);
+	assert_int_equal(late_ones(0), 9);
+}
+
 #define LOOP_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -298,6 +344,7 @@ int main(void)
 		LOOP_TEST(test_loop_timer_due_long_ago_or_at_zero_fires_at_once),
 		LOOP_TEST(test_loop_timer_far_away_never_fires),
 		LOOP_TEST(test_loop_timer_moved_later_fires_at_its_new_time),
+		LOOP_TEST(test_loop_looks_at_sources_between_timers_when_told),
 		LOOP_TEST(test_loop_timers_on_an_absolute_schedule_do_not_drift),
 		LOOP_TEST(
 			test_loop_looks_again_before_it_sleeps_and_gives_that_up_when_it_does_not_pay),

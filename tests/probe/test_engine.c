@@ -278,7 +278,9 @@ static void test_pairs_share_a_grid_that_is_their_agents_own(void **state)
 		phases +=
 			other->phase_ns % (200 * NS_PER_MS) != first->phase_ns % (200 * NS_PER_MS);
 	}
-	assert_true(phases > 30); /* of 39: they do not all send at once */
+	assert_true(phases > 30);	      /* of 39: they do not all send at once */
+	for (int tick = 0; tick < 25; tick++) /* 40 targets, 25 ticks in 200 ms */
+		assert_true(f.prober->worker[0].ticks[tick] <= 5);
 }
 
 static void test_a_limit_is_refused_with_its_name(void **state)
