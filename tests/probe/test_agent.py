@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The agent by its gRPC surface, two of them on loopback addresses: what is asked for, what is lost, what is refused."""
 import contextlib
+import datetime
 import json
 import os
 import shutil
 import signal
 import socket
 import threading
-import time
 import urllib.parse
 import urllib.request
 
 import pytest
-from probetest import Agent, Process, free_ports, grpc, message, wait_for
+from probetest import PATIENCE_S, Agent, Process, free_ports, grpc, message, wait_for
 
 SUCCESS, FAILURE, LIMIT = 1, 2, 4
 HOST = os.getpid() % 200 + 20  # two runs on one machine do not share addresses
@@ -37,26 +37,25 @@ def good(rows):
 def test_every_target_gets_a_result_and_every_probe_a_row(pair):
     a, b = pair
     assert a.start(zip(a.nics, b.nics), verify=True) == [SUCCESS, SUCCESS]
-    time.sleep(2)
+    wait_for("rows", lambda: len(good(a.rows())) >= 12)
     a.stop()
     rows = a.rows()
-    assert 16 <= len(rows) <= 24 and len(good(rows)) == len(rows), rows
+    assert len(rows) == a.status().health.probes_sent and not [r for r in rows if "bytes" in r[3]], rows
     assert {(r[1], r[2]) for r in rows} == set(zip(a.nics, b.nics))
-    assert all(0 < int(r[3]) < 10**9 for r in rows)
+    assert all(0 < int(r[3]) < 10**9 for r in good(rows))
     assert not b.rows()
     a.end(), b.end()
 
 
 def test_a_rate_of_zero_is_the_default_and_a_high_one_is_limited(pair):
     a, b = pair
-    a.start([(a.nics[0], b.nics[0])], qps=0)
-    time.sleep(2.5)
-    a.stop()
-    assert 2 <= len(a.rows()) <= 3
-    a.start([(a.nics[1], b.nics[1])], qps=1000)
-    time.sleep(2)
-    a.stop()
-    assert 8 <= len([r for r in a.rows() if r[1] == a.nics[1]]) <= 11
+    for nic, asked, given in ((0, 0, 1), (1, 1000, 5)):
+        a.start([(a.nics[nic], b.nics[nic])], qps=asked)
+        wait_for("rows", lambda: len([r for r in a.rows() if r[1] == a.nics[nic]]) >= 2 * given + 1)
+        a.stop()
+        began = sorted(datetime.datetime.fromisoformat(r[0][:26] + r[0][29:]) for r in a.rows() if r[1] == a.nics[nic])
+        seconds = (began[-1] - began[0]).total_seconds() + 0.1  # the first may have been late
+        assert len(began) - 1 <= given * seconds
 
 
 def test_results_stand_in_the_order_of_the_targets(pair):
@@ -65,11 +64,10 @@ def test_results_stand_in_the_order_of_the_targets(pair):
     wanted = [(a.nics[0], b.nics[0]), (a.nics[0], nobody), ("10.9.8.7", b.nics[0]), (a.nics[1], b.nics[1]), ("x", "y")]
     assert a.start(wanted) == [SUCCESS, FAILURE, FAILURE, SUCCESS, FAILURE]
     assert a.code == grpc.StatusCode.INTERNAL
-    time.sleep(1.2)
+    wait_for("answers", lambda: len([r for r in good(a.rows()) if r[2] == b.nics[0]]) >= 4)
+    wait_for("rows of nobody", lambda: [r for r in a.rows() if r[2] == nobody])
     a.stop()
-    rows = a.rows()
-    assert all("not connected" in r[3] for r in rows if r[2] == nobody) and any(r[2] == nobody for r in rows)
-    assert len([r for r in good(rows) if r[2] == b.nics[0]]) >= 4
+    assert all("not connected" in r[3] for r in a.rows() if r[2] == nobody)
 
 
 def test_a_peer_that_restarts_is_found_again(pair, tmp_path):
@@ -79,17 +77,18 @@ def test_a_peer_that_restarts_is_found_again(pair, tmp_path):
         assert a.start([(a.nics[0], first.nics[0])]) == [SUCCESS]
         first.kill()
     with Agent([address(4, 1)], a.port, tmp_path / "d"):
-        wait_for("the connection", lambda: "connected again" in a.so_far().stderr or len(good(a.rows()[-4:])) == 4, 15)
+        wait_for("the connection", lambda: "connected again" in a.so_far().stderr or len(good(a.rows()[-4:])) == 4)
     a.stop()
 
 
 def test_rows_survive_a_kill_up_to_the_last_flush(pair):
     a, b = pair
     a.start([(a.nics[0], b.nics[0])])
-    time.sleep(2.5)
+    wait_for("probes", lambda: a.status().health.probes_sent >= 5)
+    flushed = wait_for("a flush", lambda: len(a.rows()) >= 5 and a.rows())
     a.signal(signal.SIGKILL)
-    a.wait(5)
-    assert len(good(a.rows())) >= 5
+    a.wait()
+    assert a.rows()[:len(flushed)] == flushed
 
 
 def test_connections_beyond_the_limit_are_refused_as_such(pair, tmp_path):
@@ -103,9 +102,9 @@ def test_large_payloads_are_verified(pair, tmp_path):
     a, b = pair
     with Agent([address(6, 1)], a.port, tmp_path / "f", "--payload", "2M") as f:
         assert f.start([(f.nics[0], b.nics[0])], verify=True) == [SUCCESS]
-        time.sleep(2)
+        wait_for("rows", lambda: len(good(f.rows())) >= 5)
         f.stop()
-        assert len(good(f.rows())) >= 5 and len(good(f.rows())) == len(f.rows()), f.rows()
+        assert not [r for r in f.rows() if "bytes" in r[3]], f.rows()
 
 
 def test_a_connection_without_a_token_is_closed_and_others_go_on(pair):
@@ -127,7 +126,7 @@ def test_descriptors_return_after_many_starts(pair):
     for _ in range(20):
         a.start([(n, p) for n in a.nics for p in b.nics])
     a.stop()
-    wait_for("descriptors", lambda: (a.descriptors(), b.descriptors()) <= before, 10)
+    wait_for("descriptors", lambda: (a.descriptors(), b.descriptors()) <= before)
     a.end(), b.end()
 
 
@@ -139,9 +138,9 @@ def test_a_watcher_gets_windows_with_host_and_network_apart(pair):
     with grpc.insecure_channel(f"{a.at}:{a.port}") as channel:
         from rpctest import call_of
         reports = call_of(channel, "weir.v1.Agent/Watch", "unary_stream")(
-            message("weir.v1.WatchRequest")(watcher="test"), timeout=10)
+            message("weir.v1.WatchRequest")(watcher="test"), timeout=PATIENCE_S)
         for report in reports:
-            if report.pair and report.pair[0].sent >= 8:
+            if report.pair and report.pair[0].sent >= 3 and not report.pair[0].lost:
                 break
         window = report.pair[0]
         assert (window.rail, window.lost, window.timestamps) == ("0", 0, 1)
@@ -160,7 +159,7 @@ def test_probing_ends_when_its_controller_is_gone(pair):
     listed.target.add(local_address=a.nics[0], peer_address=b.nics[0], rate=5)
     a.call("weir.v1.Agent/SetPinglist", listed)
     wait_for("a connection", lambda: a.status().health.connections == 1)
-    wait_for("its end", lambda: a.status().health.connections == 0, 5)
+    wait_for("its end", lambda: a.status().health.connections == 0)
 
 
 def test_prometheus_reads_totals_and_only_the_pairs_that_fail(pair, tmp_path):
@@ -168,7 +167,6 @@ def test_prometheus_reads_totals_and_only_the_pairs_that_fail(pair, tmp_path):
     metrics = free_ports(1)
     with Agent([address(7, 1)], a.port, tmp_path / "g", "--metrics-port", metrics) as g:
         g.start([(g.nics[0], b.nics[0]), (g.nics[0], address(9, 9))])
-        time.sleep(1)
         wait_for("rows", lambda: len(good(g.rows())) >= 3)
         text = urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=5).read().decode()
     assert f'weir_probe_sent_total{{nic="{g.nics[0]}",rail="0"}}' in text
