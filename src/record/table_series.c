@@ -195,7 +195,8 @@ void table_emit_series(const struct record *rec, const struct figures *f, struct
 void table_emit_counters(const struct record *rec, struct out *o)
 {
 	const struct end_result *const ends[] = { rec->local, rec->remote };
-	bool client = rec->options->client;
+	bool client = rec->options->client, one_host = figures_is_loopback(rec);
+	const struct counters_result *first = NULL;
 
 	for (int i = 0; i < 2; i++) {
 		const struct counters_result *c = ends[i] ? ends[i]->counters : NULL;
@@ -205,10 +206,7 @@ void table_emit_counters(const struct record *rec, struct out *o)
 		out_text(o, "\n%s's counters: %u of %u moved\n", client == !i ? "client" : "server",
 			c->difference.count, c->difference.count + c->difference.states[ROW_SAME]);
 		/* What a host counts for both ends is said once. */
-		findings_print(&c->findings,
-			i && ends[0]->counters && figures_is_loopback(rec)
-				? &ends[0]->counters->findings
-				: NULL,
-			o);
+		findings_print(&c->findings, first && one_host ? &first->findings : NULL, o);
+		first = c;
 	}
 }
