@@ -202,6 +202,7 @@ static int client_agree(struct client *c, struct err *e)
 		ret = client_expect(c, WIRE_ACCEPT, &m, soon(), e);
 	if (ret)
 		return ret;
+	c->run.peer_receives_devmem = strstr(m.body, "\n" WIRE_RECEIVES_DEVMEM);
 	token = strncmp(m.body, "token=", 6) ? NULL : m.body + 6;
 	if (token)
 		token[strcspn(token, "\n")] = 0;

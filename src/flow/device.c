@@ -529,7 +529,7 @@ static uint64_t staged_offset(const struct flow *f)
 	return room ? f->counts.rx_bytes % room : 0;
 }
 
-char *device_room(struct flow *f, size_t length)
+char *device_room(struct flow *f, size_t *length)
 {
 	struct stage *s = &f->lane->device.stage;
 	struct stage_settled settled;

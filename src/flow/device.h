@@ -111,9 +111,9 @@ int device_steer_ports(
 /* The lane that serves what comes to a data port, the number-th of them. */
 struct lane *device_port_lane(struct run *r, uint32_t number);
 
-/* Where the next chan.recv of a flow, of at most length bytes, puts what does not come as device memory. NULL: the flow
- * cannot go on. */
-char *device_room(struct flow *f, size_t length);
+/* Where the next chan.recv of a flow puts what does not come as device memory, and at most *length of it: there may be
+ * less room. NULL: the flow cannot go on. */
+char *device_room(struct flow *f, size_t *length);
 
 /* n bytes were received on f, as chan.recv left them: look at them, put them where they belong, and
  * give the memory back to the NIC. 0, or -errno when the flow cannot go on. */

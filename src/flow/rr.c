@@ -114,7 +114,8 @@ static bool rr_server_got(struct flow *f, uint64_t bytes)
 static ssize_t rr_receive_device(struct flow *f)
 {
 	size_t most = f->lane->run->options->buffer_size;
-	ssize_t n = f->chan.recv(&f->chan, device_room(f, most), most);
+	char *room = device_room(f, &most);
+	ssize_t n = f->chan.recv(&f->chan, room, most);
 	int ret = n > 0 ? device_received(f, (size_t)n) : 0;
 
 	return ret ? ret : n;

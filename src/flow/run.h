@@ -138,8 +138,9 @@ struct run {
 	enum workload workload;
 	const struct flow_options *options; /* borrowed */
 	bool client;
-	bool starts_by_data; /* neper server: the first byte starts the clock */
-	bool tokens;	     /* data connections open with a preamble */
+	bool starts_by_data;	   /* neper server: the first byte starts the clock */
+	bool tokens;		   /* data connections open with a preamble */
+	bool peer_receives_devmem; /* client: the server's NIC puts payload into device memory */
 	uint8_t token[WIRE_TOKEN_BYTES];
 	struct sock_addr peer; /* client: where flows go; server: who the client is */
 	uint64_t warmup_ns, interval_ns;

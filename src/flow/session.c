@@ -207,7 +207,7 @@ static int session_refuse(struct session *s, const struct err *e)
 
 static int session_agree(struct session *s, struct err *e)
 {
-	char token[2 * WIRE_TOKEN_BYTES + 1], accept[64];
+	char token[2 * WIRE_TOKEN_BYTES + 1], accept[96];
 	struct wire_message m;
 	int ret;
 
@@ -232,7 +232,8 @@ static int session_agree(struct session *s, struct err *e)
 	s->run.tokens = true;
 	session_open(s);
 	wire_token_text(s->run.token, token);
-	snprintf(accept, sizeof(accept), "token=%s\n", token);
+	snprintf(accept, sizeof(accept), "token=%s\n%s", token,
+		s->run.device.rx == DEVICE_DEVMEM ? WIRE_RECEIVES_DEVMEM : "");
 	return wire_send(s->control[0], WIRE_ACCEPT, accept, strlen(accept), soon(), e);
 }
 

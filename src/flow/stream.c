@@ -25,11 +25,12 @@ static void stream_again(struct flow *f)
 static void stream_receive(struct flow *f)
 {
 	/* Before the start, when the first bytes are what starts it, it is not known. */
-	size_t length = f->rx_length ? f->rx_length : f->lane->rx_length;
+	size_t most = f->rx_length ? f->rx_length : f->lane->rx_length;
 	size_t turn = 0;
 
 	for (int calls = 0; calls < CALLS_PER_TURN && turn < BYTES_PER_TURN; calls++) {
-		char *data = device_room(f, length);
+		size_t length = most;
+		char *data = device_room(f, &length);
 		ssize_t n = data ? f->chan.recv(&f->chan, data, length) : -EIO;
 		int ret = 0;
 
@@ -143,8 +144,8 @@ static void stream_silent(struct loop *loop, struct loop_timer *timer)
 /* A frame that the kernel hands to the NIC to cut has whole segments, as many as go into 64 KiB with its
  * headers. A call that ends elsewhere leaves a rest: at the sender, or in the window that the receiver opens.
  * Where nothing else is in flight the rest goes as a frame of its own, which costs all that a full one
- * does. Loopback cuts nothing: its segments are as large as a frame. For device memory alone, whose calls are cut
- * by what the NIC does; of host memory a call has what the user asked for. */
+ * does. Loopback cuts nothing: its segments are as large as a frame. Only where device memory is at one of the
+ * ends; between host memories a call has what the user asked for. */
 #define FRAME_BYTES (65535u - 320)
 
 static size_t stream_whole_frames(const struct flow *f, size_t bytes)
@@ -164,9 +165,10 @@ static void stream_start(struct flow *f)
 
 	flow_schedule(f);
 	f->tx_length = r->options->buffer_size;
-	if (r->device.tx == DEVICE_DEVMEM && !r->options->no_cork)
-		f->tx_length = stream_whole_frames(
-			f, f->gap_ns ? f->tx_length : f->lane->device.send_bytes);
+	if (r->device.tx == DEVICE_DEVMEM && !f->gap_ns && !r->options->no_cork)
+		f->tx_length = f->lane->device.send_bytes;
+	if ((r->device.tx == DEVICE_DEVMEM || r->peer_receives_devmem) && !r->options->no_cork)
+		f->tx_length = stream_whole_frames(f, f->tx_length);
 	f->rx_length = f->lane->rx_length;
 	if (r->device.rx == DEVICE_DEVMEM)
 		f->rx_length = stream_whole_frames(f, f->rx_length);

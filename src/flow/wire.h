@@ -100,6 +100,9 @@ void wire_preamble_encode(const struct wire_preamble *p, uint8_t bytes[WIRE_PREA
 int wire_preamble_decode(const uint8_t *bytes, size_t length, struct wire_preamble *p);
 
 int wire_token_make(uint8_t token[WIRE_TOKEN_BYTES], struct err *e);
+/* A line of ACCEPT, after that of the token: the sender does well to send whole packets. */
+#define WIRE_RECEIVES_DEVMEM "receives=devmem\n"
+
 /* Written as 32 hexadecimal digits in ACCEPT. */
 void wire_token_text(const uint8_t token[WIRE_TOKEN_BYTES], char text[2 * WIRE_TOKEN_BYTES + 1]);
 int wire_token_parse(const char *text, uint8_t token[WIRE_TOKEN_BYTES]);

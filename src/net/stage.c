@@ -90,18 +90,26 @@ static int stage_submit(struct stage *s, struct err *e)
 	return 0;
 }
 
-char *stage_room(struct stage *s, const void *owner, uint64_t offset, size_t bytes,
+/* A rest that is not worth a receive of its own. */
+static bool is_full(const struct stage *s, const struct stage_slot *slot)
+{
+	return s->slot_bytes - slot->bytes < s->slot_bytes / 8;
+}
+
+char *stage_room(struct stage *s, const void *owner, uint64_t offset, size_t *bytes,
 	struct stage_settled *settled)
 {
 	struct stage_slot *slot = &s->slot[s->head % STAGE_SLOTS];
-	bool follows = slot->owner == owner && slot->offset + slot->bytes == offset &&
-		       s->slot_bytes - slot->bytes >= bytes;
 
 	settled->wrong = false;
-	if (!slot->busy && slot->bytes && !follows && stage_submit(s, NULL))
+	if (!slot->busy && slot->bytes &&
+		(slot->owner != owner || slot->offset + slot->bytes != offset) &&
+		stage_submit(s, NULL))
 		return NULL;
 	slot = &s->slot[s->head % STAGE_SLOTS];
 	slot_settle(slot, settled);
+	if (*bytes > s->slot_bytes - slot->bytes)
+		*bytes = s->slot_bytes - slot->bytes;
 	return slot_data(s, s->head) + slot->bytes;
 }
 
@@ -116,7 +124,7 @@ int stage_received(struct stage *s, size_t bytes, uint64_t offset, uint64_t posi
 		slot->owner = owner;
 	}
 	slot->bytes += bytes;
-	return slot->bytes == s->slot_bytes ? stage_submit(s, e) : 0;
+	return is_full(s, slot) ? stage_submit(s, e) : 0;
 }
 
 bool stage_settle(struct stage *s, struct stage_settled *settled)

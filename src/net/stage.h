@@ -3,7 +3,7 @@
  * the check on the GPU work at the same time on different slots.
  *
  * Receiving:
- *	room = stage_room(&s, owner, offset, bytes, &settled);	settled names what became of the slot's last use
+ *	room = stage_room(&s, owner, offset, &bytes, &settled);	settled names what became of the slot's last use
  *	n = recv(fd, room, bytes, MSG_DONTWAIT);
  *	ret = stage_received(&s, n, offset, position, owner, e);	copied to the GPU, checked there
  *
@@ -62,8 +62,9 @@ int stage_open(struct stage *s, struct region *gpu_memory, struct cuda_queue *qu
 	struct cuda_pattern *pattern, size_t slot_bytes, uint64_t ring_bytes, struct err *e);
 void stage_close(struct stage *s);
 
-/* Room for so many bytes, at most slot_bytes, that go to this offset. NULL: the GPU does not take what came before. */
-char *stage_room(struct stage *s, const void *owner, uint64_t offset, size_t bytes,
+/* Room for at most *bytes that go to this offset: the rest of a slot, whose size is set. NULL: the GPU does not take what
+ * came before. */
+char *stage_room(struct stage *s, const void *owner, uint64_t offset, size_t *bytes,
 	struct stage_settled *settled);
 int stage_received(struct stage *s, size_t bytes, uint64_t offset, uint64_t position, void *owner,
 	struct err *e);

@@ -79,14 +79,21 @@ static void receive(
 	struct rig *t, void *owner, uint64_t offset, uint64_t position, size_t bytes, int spoil)
 {
 	struct stage_settled settled;
-	char *room = stage_room(&t->stage, owner, offset, CALL_BYTES, &settled);
+	size_t room_bytes;
+	char *room;
 
-	assert_non_null(room);
-	note(t, &settled);
-	pattern_fill(&t->pattern, room, bytes, position);
-	if (spoil >= 0)
-		room[spoil] ^= 1;
-	OK(stage_received(&t->stage, bytes, offset, position, owner, &e));
+	for (size_t done = 0; done < bytes; done += room_bytes) {
+		room_bytes = bytes - done;
+		room = stage_room(&t->stage, owner, offset + done, &room_bytes, &settled);
+		assert_non_null(room);
+		assert_in_range(room_bytes, 1, bytes - done);
+		note(t, &settled);
+		pattern_fill(&t->pattern, room, room_bytes, position + done);
+		if (spoil >= (int)done && spoil < (int)(done + room_bytes))
+			room[spoil - (int)done] ^= 1;
+		OK(stage_received(
+			&t->stage, room_bytes, offset + done, position + done, owner, &e));
+	}
 }
 
 static void settle(struct rig *t)
@@ -185,6 +192,7 @@ static void test_a_wrong_byte_is_named_with_its_flow(void **state)
 static void test_what_the_gpu_refuses_is_not_called_right(void **state)
 {
 	struct stage_settled settled;
+	size_t bytes = CALL_BYTES;
 	struct rig t;
 	int owner;
 
@@ -199,7 +207,7 @@ static void test_what_the_gpu_refuses_is_not_called_right(void **state)
 	assert_int_equal(t.wrong, 1);
 	receive(&t, &owner, 100, 100, 100, -1);
 	fake->fail = "cuMemcpyAsync";
-	assert_null(stage_room(&t.stage, &owner, 0, CALL_BYTES, &settled));
+	assert_null(stage_room(&t.stage, &owner, 0, &bytes, &settled));
 	rig_close(&t);
 }
 
