@@ -359,16 +359,10 @@ static void build(struct controller *c)
 		controller_begin(c);
 }
 
-static void take_nics(struct remote *r, const Weir__V1__AgentStatus *status)
+static void take_nics(struct remote *r, const char *const *address, size_t count)
 {
-	const struct controller_want *want = r->c->want;
-	size_t host = (size_t)(r - r->c->remote);
-	size_t count = want->nic ? want->nics_per_host : status->n_nic_address;
-
 	for (size_t i = 0; i < count && i < NICS_MAX; i++) {
-		snprintf(r->nic[i], sizeof(r->nic[i]), "%s",
-			want->nic ? want->nic[host * want->nics_per_host + i]
-				  : status->nic_address[i]);
+		snprintf(r->nic[i], sizeof(r->nic[i]), "%s", address[i]);
 		r->shown->nics++;
 	}
 }
@@ -385,7 +379,8 @@ static void answered(void *context, const struct rpc_reply *reply)
 	} else {
 		r->known = r->shown->answers = true;
 		if (!c->want->nic)
-			take_nics(r, status);
+			take_nics(
+				r, (const char *const *)status->nic_address, status->n_nic_address);
 	}
 	if (!--c->asked)
 		build(c);
@@ -418,7 +413,8 @@ static int ask(struct controller *c, uint32_t i, struct err *e)
 		inet_pton(AF_INET6, r->shown->name, binary) != 1)
 		options.server_name = r->shown->name;
 	if (c->want->nic)
-		take_nics(r, NULL);
+		take_nics(r, &c->want->nic[(size_t)i * c->want->nics_per_host],
+			c->want->nics_per_host);
 	if (sock_resolve(r->shown->name, port, 0, false, addr, &count, &unknown)) {
 		log_warn("%s is left out: %s", r->shown->name, unknown.what);
 		return 0;

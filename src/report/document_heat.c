@@ -113,17 +113,18 @@ void document_heat(struct html *h, const json_t *pairs)
 {
 	static const char *const keys[] = { "latency_ns", "bits_per_s", "mean_ns" };
 	struct heat *m = calloc(1, sizeof(*m));
-	json_t *pair;
-	size_t i;
+	size_t count = json_array_size(pairs), i;
 
 	for (size_t k = 0; m && k < 3 && !m->key; k++)
-		json_array_foreach(pairs, i,
-			pair) if (json_is_number(json_object_get(pair, keys[k]))) m->key = keys[k];
+		for (i = 0; i < count && !m->key; i++)
+			if (json_is_number(json_object_get(json_array_get(pairs, i), keys[k])))
+				m->key = keys[k];
 	if (!m || !m->key) {
 		free(m);
 		return;
 	}
-	json_array_foreach(pairs, i, pair) add(m, pair);
+	for (i = 0; i < count; i++)
+		add(m, json_array_get(pairs, i));
 	find_range(m);
 	html_put(h,
 		"<h3>Map of pairs</h3>\n<p class=\"aside\">Rows probe or send, columns answer or receive; the worst rail of each. "
