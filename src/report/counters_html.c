@@ -90,6 +90,12 @@ static void put_evidence(struct html *h, const struct finding *f)
 	html_fold_end(h);
 }
 
+/* "-" where there is none. */
+static const char *rate_text(char buf[UNITS_TEXT], double per_s)
+{
+	return isfinite(per_s) ? units_format_count(buf, per_s) : "-";
+}
+
 /* The same rule on other objects: one line each, folded. */
 static void put_others(struct html *h, const struct findings *f, uint32_t first, const char *whose)
 {
@@ -162,15 +168,15 @@ static void put_bars(struct html *h, const struct row **rows, uint32_t count)
 	html_put(h, "<div class=\"scroll\"><table class=\"wide\"><tbody>\n");
 	for (uint32_t i = 0; i < count; i++) {
 		const struct counter *c = rows[i]->counter;
+		char rate[UNITS_TEXT];
 
 		html_put(h,
 			"<tr><td class=\"name keep\">%s</td><td class=\"name\" title=\"%s\">%s</td><td class=\"grow\">",
 			c->object, counter_about(c).description, c->name);
 		html_bar(h, log10(1 + fabs(difference_size(rows[i]))) / most);
 		html_put(h,
-			"</td><td class=\"n\">%" PRIu64
-			" %s</td><td class=\"n\">%.4g/s</td></tr>\n",
-			rows[i]->change, c->unit, difference_rate(rows[i]));
+			"</td><td class=\"n\">%" PRIu64 " %s</td><td class=\"n\">%s/s</td></tr>\n",
+			rows[i]->change, c->unit, rate_text(rate, difference_rate(rows[i])));
 	}
 	html_put(h, "</tbody></table></div>\n");
 }

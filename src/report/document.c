@@ -330,6 +330,32 @@ static void add_row(struct document_table *t, const char *name, const json_t *ob
 	}
 }
 
+int document_rank(const struct document_column *column)
+{
+	static const char *const telling[] = { "device", "host", "gpu", "peer", "verdict",
+		"throughput_bps", "sent_bps", "bytes_per_s", "retransmits", "rtt_us", "limited_by",
+		"median_ns", "p99_ns", "max_ns", "checked", "wrong", "memory", "error" };
+	int count = (int)(sizeof(telling) / sizeof(telling[0]));
+
+	for (int i = 0; i < count && !column->outer; i++)
+		if (!strcmp(column->key, telling[i]))
+			return i;
+	return DOCUMENT_TELLING;
+}
+
+/* Those that count before the others, which stay in their order. */
+static void order_columns(struct document_table *t)
+{
+	for (int i = 1; i < t->columns; i++) {
+		struct document_column moved = t->column[i];
+		int at = i;
+
+		for (; at && document_rank(&t->column[at - 1]) > document_rank(&moved); at--)
+			t->column[at] = t->column[at - 1];
+		t->column[at] = moved;
+	}
+}
+
 bool document_table_of(struct document_table *t, const json_t *from)
 {
 	char label[DOCUMENT_TEXT];
@@ -353,6 +379,7 @@ bool document_table_of(struct document_table *t, const json_t *from)
 			if (json_is_object(value) && !document_is_small(value))
 				add_row(t, document_label(label, key), value);
 		}
+	order_columns(t);
 	if (t->count)
 		return true;
 	document_table_free(t);

@@ -77,7 +77,16 @@ static void put_numbers(struct html *h, const json_t *list)
 	free(y);
 }
 
-static void put_cell(struct html *h, const char *key, const json_t *value, double most)
+/* The same unit and side for a heading as for its cells. */
+static bool is_number_column(const struct document_table *t, int column)
+{
+	for (size_t i = 0; i < t->count; i++)
+		if (json_is_number(document_cell(t, &t->row[i], column)))
+			return true;
+	return false;
+}
+
+static void put_cell(struct html *h, const char *key, const json_t *value, double most, bool number)
 {
 	char text[DOCUMENT_TEXT];
 
@@ -89,22 +98,14 @@ static void put_cell(struct html *h, const char *key, const json_t *value, doubl
 		put_numbers(h, value);
 		html_put(h, "</td>");
 	} else {
-		html_put(h, "<td class=\"name\">%s</td>", document_value(text, key, value));
+		html_put(h, "<td class=\"%s\">%s</td>", number ? "n" : "name",
+			document_value(text, key, value));
 	}
 	if (!is_rate(key))
 		return;
 	html_put(h, "<td class=\"grow\">");
 	html_bar(h, most > 0 ? json_number_value(value) / most : 0);
 	html_put(h, "</td>");
-}
-
-/* The same unit and side for a heading as for its cells. */
-static bool is_number_column(const struct document_table *t, int column)
-{
-	for (size_t i = 0; i < t->count; i++)
-		if (json_is_number(document_cell(t, &t->row[i], column)))
-			return true;
-	return false;
 }
 
 static void put_heads(struct html *h, const struct document_table *t)
@@ -203,7 +204,8 @@ static void put_table(struct html *h, const json_t *from, int depth)
 			html_put(h, "<td class=\"keep\">%s</td>", t.row[i].name);
 		for (int k = 0; k < t.columns; k++)
 			put_cell(h, t.column[k].key, document_cell(&t, &t.row[i], k),
-				is_rate(t.column[k].key) ? most_of(&t, k) : 0);
+				is_rate(t.column[k].key) ? most_of(&t, k) : 0,
+				is_number_column(&t, k));
 		html_put(h, "</tr>\n");
 	}
 	html_put(h, "</tbody></table></div>\n");

@@ -58,6 +58,9 @@ bool document_table_of(struct document_table *t, const json_t *from);
 void document_table_free(struct document_table *t);
 const json_t *document_cell(
 	const struct document_table *t, const struct document_row *row, int column);
+/* Lower is shown earlier; DOCUMENT_TELLING: as it comes. */
+#define DOCUMENT_TELLING 100
+int document_rank(const struct document_column *column);
 /* "window in flight mean"; returns buf. */
 char *document_heading(char buf[DOCUMENT_TEXT], const struct document_column *column);
 

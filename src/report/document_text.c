@@ -23,16 +23,7 @@ static void print_trouble(const struct document_trouble *t, void *argument)
 /* Of a table that is wider than a terminal, the columns that count come first. */
 static bool is_shown(const struct document_table *t, int column)
 {
-	static const char *const telling[] = { "device", "host", "gpu", "peer", "verdict",
-		"throughput_bps", "sent_bps", "bytes_per_s", "retransmits", "rtt_us", "limited_by",
-		"median_ns", "p99_ns", "max_ns", "checked", "wrong", "memory", "error" };
-
-	if (t->columns <= TEXT_COLUMNS)
-		return true;
-	for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++)
-		if (!t->column[column].outer && !strcmp(t->column[column].key, telling[i]))
-			return true;
-	return false;
+	return t->columns <= TEXT_COLUMNS || document_rank(&t->column[column]) < DOCUMENT_TELLING;
 }
 
 static int width_of(const struct document_table *t, int column)

@@ -70,8 +70,8 @@ def fixture_seen(tmp_path_factory):
     pages = {"stream": ["report", folder / "stream.json"], "rr": ["report", folder / "rr-open-loop.json"],
              "absurd": ["report", folder / "absurd.json"], "hostile": ["report", folder / "hostile.json"],
              "counters": ["report", folder / "cxi-before.json", folder / "cxi-after.json"]}
-    for name, path in documents.write(folder).items():
-        pages[name] = ["report", path]
+    made = documents.write(folder)
+    pages["rails"], pages["p2p"] = ["report", made["rails"]], ["report", made["p2p"]]
     for name, words in pages.items():
         run(*words, "--out", folder / f"{name}.html")
     subprocess.run([WEIR, "diff", folder / "stream.json", folder / "stream-failed.json", "--out", folder / "diff.html"], check=False, timeout=60)
