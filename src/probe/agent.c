@@ -130,8 +130,8 @@ static void take_row(struct agent *a, struct agent_target *t, const struct probe
 	if (a->has_results)
 		results_row(&a->results, r->wall_ns, t->local, t->peer, r->rtt_ns,
 			good ? NULL : probe_result_words(r, words));
-	if (r->late_ns > t->late_ns)
-		t->late_ns = r->late_ns;
+	if (r->starved_ns > t->late_ns)
+		t->late_ns = r->starved_ns;
 	t->sent++;
 	n->sent++;
 	if (good) {

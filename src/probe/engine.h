@@ -117,7 +117,8 @@ struct probe_result {
 	uint64_t rtt_ns;  /* send start to receive complete */
 	/* rtt = prober delay + network + residence where stamps is not NONE. */
 	uint64_t network_ns, residence_ns;
-	uint32_t late_ns; /* after its due time */
+	uint32_t late_ns;    /* after its due time */
+	uint32_t starved_ns; /* of it, what is not the sending of others in the same tick */
 	uint8_t kind, stamps, stage;
 	int32_t code; /* errno; of PROBE_AT_CONTROL: the rpc_code */
 };

@@ -69,6 +69,7 @@ static void push_lost(struct probe_target *t)
 		.wall_ns = f->wall_ns,
 		.rtt_ns = t->want.timeout_ns,
 		.late_ns = f->late_ns,
+		.starved_ns = f->starved_ns,
 		.kind = PROBE_LOST };
 
 	worker_push(t->worker, &r, false);
@@ -372,6 +373,17 @@ static void send_rest(struct probe_target *t)
 		loop_change(&t->worker->loop, &t->data, EPOLLIN);
 }
 
+/* The first of a tick is as late as the thread woke up; those after it wait for those before, which says
+ * nothing about the host unless it takes longer than sending does. */
+static uint32_t starved_ns(struct worker *w, uint64_t due_ns, uint32_t late_ns)
+{
+	if (due_ns == w->tick_due_ns && late_ns - w->tick_late_ns < TICK_NS)
+		return w->tick_late_ns;
+	w->tick_due_ns = due_ns;
+	w->tick_late_ns = late_ns;
+	return late_ns;
+}
+
 static void send_probe(struct probe_target *t, uint64_t due_ns, uint64_t now_ns)
 {
 	uint64_t late_ns = now_ns - due_ns;
@@ -388,6 +400,7 @@ static void send_probe(struct probe_target *t, uint64_t due_ns, uint64_t now_ns)
 	}
 	f = flight_of(t, t->next);
 	*f = (struct flight){ .late_ns = late_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)late_ns };
+	f->starved_ns = starved_ns(t->worker, due_ns, f->late_ns);
 	t->next++;
 	t->sent = 0;
 	t->worker->sent++;
@@ -466,6 +479,7 @@ static void take_answer(struct probe_target *t, const struct stamp *came)
 	r.kind = t->corrupt ? PROBE_CORRUPT : PROBE_ANSWERED;
 	r.wall_ns = f->wall_ns;
 	r.late_ns = f->late_ns;
+	r.starved_ns = f->starved_ns;
 	r.rtt_ns = now_ns - f->sent_ns;
 	split(&r, f, came, &h);
 	t->worker->answered++;

@@ -18,7 +18,8 @@
 #define STRANGERS_MAX 1024 /* connections of one worker that have not said hello yet */
 #define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
 #define TICKS	      128
-#define PATTERN_BYTES 65537 /* prime: no payload size divides it */
+#define TICK_NS	      (500 * NS_PER_US) /* for sending all probes of a tick */
+#define PATTERN_BYTES 65537		/* prime: no payload size divides it */
 
 struct worker;
 struct pong;
@@ -60,7 +61,7 @@ enum target_state {
 struct flight {
 	uint64_t sent_ns, wall_ns;
 	uint64_t software_ns, hardware_ns; /* when it left */
-	uint32_t late_ns;
+	uint32_t late_ns, starved_ns;
 };
 
 struct probe_target {
@@ -139,6 +140,8 @@ struct worker {
 	unsigned int set_ups, strangers;
 	unsigned char *scratch;
 	struct door *door;     /* of its NICs */
+	uint64_t tick_due_ns;  /* of the latest probe */
+	uint32_t tick_late_ns; /* of the first that was due then */
 	uint32_t ticks[TICKS]; /* targets of each tick of the grid; the owner's */
 	size_t doors;
 

@@ -179,6 +179,7 @@ static void test_a_probe_is_settled_up_and_answered_in_this_order(void **state)
 	/* Loopback stamps in software: the parts are there, and are not more than the whole. */
 	assert_int_equal(r.stamps, PROBE_STAMPS_SOFTWARE);
 	assert_true(r.network_ns + r.residence_ns <= r.rtt_ns);
+	assert_true(r.starved_ns <= r.late_ns);
 }
 
 static void test_a_step_of_the_wall_clock_moves_labels_alone(void **state)
