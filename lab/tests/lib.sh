@@ -15,7 +15,7 @@
 near4=10.9.0.1 far4=10.9.0.2 near6=fd09::1 far6=fd09::2
 near_nics=lab0 far_nics=lab1
 far_pid_file=/tmp/far.pid
-test_seconds=60
+test_seconds=60 # a script may have a line of its own
 # In the kernel's log this is never harmless.
 trouble='WARNING:|BUG|Oops|general protection|Call Trace|page_pool_release_retry|waiting for .* to become free'
 
@@ -221,11 +221,12 @@ unchanged() {
 
 # One test in a process of its own, with a time limit; then everything that is left of it goes.
 run_test() {
-	local script=$1 name=$2 began status title
+	local script=$1 name=$2 began status title limit
 	title="$(basename "$script" .sh): $(echo "${name#test_}" | tr _ ' ')"
+	limit=$(sed -n 's/^test_seconds=//p' "$script")
 	rm -f /tmp/skipped
 	began=$(cut -d. -f1 /proc/uptime)
-	timeout $test_seconds sh -eu -c ". /lab/lib.sh; . $script; set -x; $name" 2>/tmp/trace
+	timeout "${limit:-$test_seconds}" sh -eu -c ". /lab/lib.sh; . $script; set -x; $name" 2>/tmp/trace
 	status=$?
 	if [ $status -ne 0 ] && [ $status -ne 77 ]; then
 		echo "the last commands:"

@@ -530,6 +530,9 @@ int nic_journal_peek(const char *nic, struct nic_owner *owner, bool *kept, struc
 	if (j.fd < 0)
 		return err_set(e, errno, "weir has changed nothing on %s", nic);
 	ret = nic_journal_reload(&j, e);
+	/* Of one that was killed before it had written its first change. */
+	if (!ret && !j.count && !is_alive(&j.owner))
+		ret = err_set(e, ENOENT, "weir has changed nothing on %s", nic);
 	*owner = j.owner;
 	*kept = j.kept;
 	j.bytes = -1;
