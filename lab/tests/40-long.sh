@@ -7,11 +7,13 @@ test_seconds=600
 
 # kill -9 of either end, at thirty moments of a run.
 test_killed_at_many_moments() {
+	path=devmem
+	kernel_at_least 6.16 || path=auto # the server sends
 	lab_up
 	nics >/tmp/nics.before
 	for after in 0 50 100 150 200 250 300 350 400 500 600 700 800 1000 1500; do
 		for victim in server client; do
-			serve stream --mem udmabuf --mem-size 8M --path devmem
+			serve stream --mem udmabuf --mem-size 8M --path $path
 			weir stream -c -M -H "$far4" -l 20 --mem udmabuf --mem-size 8M >/dev/null 2>&1 &
 			client=$!
 			usleep $((after * 1000))
