@@ -11,6 +11,7 @@
 static void target_tick(struct loop *l, struct loop_timer *timer);
 static void target_life(struct loop *l, struct loop_timer *timer);
 static void target_ready(struct loop *l, struct loop_fd *source, uint32_t events);
+static void receive(struct probe_target *t);
 
 static size_t frame_bytes(const struct probe_target *t)
 {
@@ -411,15 +412,33 @@ static void send_probe(struct probe_target *t, uint64_t due_ns, uint64_t now_ns)
 		collect_stamps(t, 1);
 }
 
+static bool is_overdue(struct probe_target *t, uint64_t now_ns)
+{
+	return t->oldest != t->next &&
+	       flight_of(t, t->oldest)->sent_ns + t->want.timeout_ns <= now_ns;
+}
+
+/* A thread that slept past the deadline may have the answer waiting: that one is not lost. */
+static void look_for_overdue(struct probe_target *t, uint64_t now_ns)
+{
+	uint32_t oldest;
+
+	do {
+		oldest = t->oldest;
+		if (t->state == TARGET_UP && is_overdue(t, now_ns))
+			receive(t);
+	} while (t->oldest != oldest);
+	while (is_overdue(t, now_ns))
+		push_lost(t);
+}
+
 static void target_tick(struct loop *l, struct loop_timer *timer)
 {
 	struct probe_target *t = container_of(timer, struct probe_target, tick);
 	uint64_t now_ns = clock_ns(), due_ns, skipped;
 
 	(void)l;
-	while (t->oldest != t->next &&
-		flight_of(t, t->oldest)->sent_ns + t->want.timeout_ns <= now_ns)
-		push_lost(t);
+	look_for_overdue(t, now_ns);
 	if (t->state == TARGET_UP && t->losses >= PROBE_LOSSES_MAX)
 		fail(t, PROBE_AT_PROBE, ETIMEDOUT);
 	due_ns = slot_due_ns(t);

@@ -267,6 +267,50 @@ static void test_periods_that_a_thread_slept_through_are_counted(void **state)
 		    (clock_ns() - (end_ns - PATIENCE_NS)) / (10 * NS_PER_MS) + 1);
 }
 
+/* The responder sleeps with requests before it, the prober longer: beyond the deadline, the answers wait. */
+static bool sleep_over_answers(uint64_t timeout_ns)
+{
+	struct probe_stats before, now;
+	struct probe_result r;
+
+	pthread_kill(f.responder->worker[0].thread, SIGUSR1);
+	probe_engine_stats(f.prober, &before);
+	do {
+		usleep(1000);
+		probe_engine_stats(f.prober, &now);
+	} while (now.sent < before.sent + 3);
+	pthread_kill(f.prober->worker[0].thread, SIGUSR1);
+	usleep(50000);
+	pthread_kill(f.prober->worker[0].thread, SIGUSR1); /* waits for the first */
+	for (int i = 0; i < 10; i++) {
+		r = next();
+		if (r.kind == PROBE_ANSWERED && r.rtt_ns > timeout_ns)
+			return true;
+	}
+	return false;
+}
+
+static void test_an_answer_that_waited_for_a_sleeping_prober_is_not_lost(void **state)
+{
+	struct probe_want want = { .local = address(1),
+		.peer = address(2),
+		.period_ns = 20 * NS_PER_MS,
+		.timeout_ns = 200 * NS_PER_MS,
+		.payload_bytes = 100 };
+	struct sigaction action = { .sa_handler = doze };
+	struct probe_target *target;
+	bool seen = false;
+
+	(void)state;
+	sigaction(SIGUSR1, &action, NULL);
+	assert_int_equal(probe_engine_add(f.prober, &target, &want, NULL), 0);
+	next_of(PROBE_ANSWERED);
+	/* On a busy machine the responder may be the later one. */
+	for (int i = 0; i < 20 && !seen; i++)
+		seen = sleep_over_answers(want.timeout_ns);
+	assert_true(seen);
+}
+
 static void test_pairs_share_a_grid_that_is_their_agents_own(void **state)
 {
 	struct probe_target *first = add(2, 200 * NS_PER_MS, 0), *other;
@@ -307,6 +351,7 @@ int main(void)
 		TEST(test_a_peer_without_an_agent_is_a_row_per_slot_and_words),
 		TEST(test_a_removed_target_is_gone_and_its_place_is_free),
 		TEST(test_periods_that_a_thread_slept_through_are_counted),
+		TEST(test_an_answer_that_waited_for_a_sleeping_prober_is_not_lost),
 		TEST(test_pairs_share_a_grid_that_is_their_agents_own),
 		TEST(test_a_limit_is_refused_with_its_name),
 	};
