@@ -301,13 +301,11 @@ static int load_objects(
 	size_t i, k;
 	int ret = 0;
 
-	json_array_foreach(objects, i, object)
-	{
+	json_array_foreach(objects, i, object) {
 		const char *source = text_of(json_object_get(object, "source"));
 		const char *name = text_of(json_object_get(object, "object"));
 
-		json_array_foreach(json_object_get(object, "rows"), k, row)
-		{
+		json_array_foreach(json_object_get(object, "rows"), k, row) {
 			ret = load_row(r, label, source, name, row, e);
 			if (ret)
 				return ret;
@@ -321,8 +319,7 @@ static void load_evidence(struct finding *f, const json_t *list)
 	const json_t *json;
 	size_t i;
 
-	json_array_foreach(list, i, json)
-	{
+	json_array_foreach(list, i, json) {
 		struct evidence *v = &f->evidence[f->evidence_count];
 		int kind = kind_of(text_of(json_object_get(json, "kind")));
 		int state = state_of(text_of(json_object_get(json, "state")));
@@ -349,8 +346,7 @@ static int load_findings(struct findings *findings, const json_t *list, struct e
 	size_t i;
 	int ret = 0;
 
-	json_array_foreach(list, i, json)
-	{
+	json_array_foreach(list, i, json) {
 		struct finding f = { 0 };
 		const char *severity = text_of(json_object_get(json, "severity"));
 

@@ -172,8 +172,7 @@ static void read_findings(struct json_in *in, const json_t *top, struct record *
 	json_t *list = json_in_array(in, top, "findings"), *one;
 	size_t i;
 
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		if (rec->finding_count == RECORD_FINDINGS || in->ret)
 			break;
 		json_in_at(in, "findings[%zu]", i);
@@ -333,8 +332,7 @@ int record_command(const char *path, char *words, size_t words_size, char *ended
 		return ret;
 	list = json_in_array(&in, top, "command");
 	words[0] = '\0';
-	json_array_foreach(list, i, word)
-	{
+	json_array_foreach(list, i, word) {
 		const char *text = json_string_value(word);
 
 		if (text && at < words_size)

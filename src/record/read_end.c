@@ -136,8 +136,7 @@ static void read_samples(struct json_in *in, const json_t *from, struct flow_res
 	size_t i;
 
 	flow->samples = make_list(in, list, sizeof(*flow->samples), &flow->sample_count);
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		struct flow_sample *s = &flow->samples[i];
 
 		if (in->ret)
@@ -204,8 +203,7 @@ static void read_facts(struct json_in *in, const json_t *from, struct end_result
 		out_of_memory(in);
 		return;
 	}
-	json_object_foreach(facts, name, value)
-	{
+	json_object_foreach(facts, name, value) {
 		read_text(clean, sizeof(clean), name);
 		if (!json_is_string(value))
 			json_in_wrong(in, clean, "is a fact that is not a string");
@@ -221,8 +219,7 @@ static void read_lists(
 	size_t i;
 
 	end->intervals = make_list(in, list, sizeof(*end->intervals), &end->interval_count);
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		if (in->ret)
 			return;
 		json_in_at(in, "%s.intervals[%zu]", name, i);
@@ -231,8 +228,7 @@ static void read_lists(
 	json_in_at(in, "%s", name);
 	list = json_in_array(in, from, "flows");
 	end->flows = make_list(in, list, sizeof(*end->flows), &end->flow_count);
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		if (in->ret)
 			return;
 		json_in_at(in, "%s.flows[%zu]", name, i);
@@ -291,8 +287,7 @@ static void read_cells(struct json_in *in, const json_t *from, struct hist *h)
 	json_t *list = json_in_array(in, from, "histogram"), *cell;
 	size_t i;
 
-	json_array_foreach(list, i, cell)
-	{
+	json_array_foreach(list, i, cell) {
 		const json_t *ns = json_array_get(cell, 0), *count = json_array_get(cell, 1);
 
 		if (!json_is_integer(ns) || !json_is_integer(count) || json_integer_value(ns) < 0 ||
@@ -345,8 +340,7 @@ static void read_percentiles(struct json_in *in, const json_t *top, struct flow_
 	json_t *list = json_in_array(in, json_object_get(top, "latency_ns"), "percentiles"), *one;
 	size_t i;
 
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		double percent = json_in_f64(in, one, "percent");
 
 		if (in->ret || i == PERCENTILES_MAX)

@@ -240,8 +240,7 @@ static void walk(const struct walk *w, const json_t *node, const char *where, in
 			walk(w, value, document_name(name, value)[0] ? name : where, depth + 1);
 		return;
 	}
-	json_object_foreach((json_t *)node, key, value)
-	{
+	json_object_foreach((json_t *)node, key, value) {
 		size_t k;
 		json_t *one;
 
@@ -252,9 +251,11 @@ static void walk(const struct walk *w, const json_t *node, const char *where, in
 				"%" JSON_INTEGER_FORMAT " messages brought wrong bytes",
 				json_integer_value(value));
 		else if (!strcmp(key, "findings") && json_is_array(value))
-			json_array_foreach(value, k, one) tell_finding(w, one, where);
+			json_array_foreach(value, k, one)
+				tell_finding(w, one, where);
 		else if (!strcmp(key, "verdicts") && json_is_array(value))
-			json_array_foreach(value, k, one) tell_verdict(w, one);
+			json_array_foreach(value, k, one)
+				tell_verdict(w, one);
 		else if (json_is_object(value) || json_is_array(value))
 			walk(w, value, where, depth + 1);
 	}
@@ -281,8 +282,9 @@ bool document_is_small(const json_t *value)
 
 	if (!json_is_object(value) || json_object_size(value) > SMALL)
 		return false;
-	json_object_foreach((json_t *)value, key,
-		one) if (json_is_object(one) || json_is_array(one)) return false;
+	json_object_foreach((json_t *)value, key, one)
+		if (json_is_object(one) || json_is_array(one))
+			return false;
 	return true;
 }
 
@@ -292,8 +294,8 @@ size_t document_objects(const json_t *object)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach((json_t *)object, key, value) count +=
-		json_is_object(value) && !document_is_small(value);
+	json_object_foreach((json_t *)object, key, value)
+		count += json_is_object(value) && !document_is_small(value);
 	return count;
 }
 
@@ -321,10 +323,10 @@ static void add_row(struct document_table *t, const char *name, const json_t *ob
 	snprintf(t->row[t->count].name, DOCUMENT_TEXT, "%s", name ? name : "");
 	t->named |= name != NULL;
 	t->row[t->count++].object = object;
-	json_object_foreach((json_t *)object, key, value)
-	{
+	json_object_foreach((json_t *)object, key, value) {
 		if (document_is_small(value))
-			json_object_foreach(value, inner, one) add_column(t, key, inner, one);
+			json_object_foreach(value, inner, one)
+				add_column(t, key, inner, one);
 		else
 			add_column(t, NULL, key, value);
 	}
@@ -368,14 +370,12 @@ bool document_table_of(struct document_table *t, const json_t *from)
 	if (!t->row)
 		return false;
 	if (json_is_array(from))
-		json_array_foreach(from, i, value)
-		{
+		json_array_foreach(from, i, value) {
 			if (json_is_object(value))
 				add_row(t, NULL, value);
 		}
 	else
-		json_object_foreach((json_t *)from, key, value)
-		{
+		json_object_foreach((json_t *)from, key, value) {
 			if (json_is_object(value) && !document_is_small(value))
 				add_row(t, document_label(label, key), value);
 		}

@@ -72,7 +72,8 @@ static void put_numbers(struct html *h, const json_t *list)
 
 	if (!y)
 		return;
-	json_array_foreach(list, i, one) y[i] = json_number_value(one);
+	json_array_foreach(list, i, one)
+		y[i] = json_number_value(one);
 	chart_spark(h, y, count);
 	free(y);
 }
@@ -154,8 +155,7 @@ static bool has_more(const json_t *object)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach((json_t *)object, key, value)
-	{
+	json_object_foreach((json_t *)object, key, value) {
 		if (strcmp(key, "findings") && json_is_object(value) && !document_is_small(value))
 			return true;
 		if (strcmp(key, "findings") && json_is_array(value) && !document_is_cell(value))
@@ -179,8 +179,7 @@ static void put_rest(struct html *h, const struct document_row *row, size_t numb
 	snprintf(prefix, sizeof(prefix), "part%zu-%d-", number, depth);
 	h->prefix = prefix;
 	html_fold(h, name, false);
-	json_object_foreach((json_t *)row->object, key, value)
-	{
+	json_object_foreach((json_t *)row->object, key, value) {
 		if (!strcmp(key, "run") && json_is_object(value))
 			put_run(h, value);
 		else if (strcmp(key, "findings") && json_is_object(value) &&
@@ -223,8 +222,7 @@ static void put_values(struct html *h, const json_t *object, const char *outer, 
 	const char *key;
 	json_t *value;
 
-	json_object_foreach((json_t *)object, key, value)
-	{
+	json_object_foreach((json_t *)object, key, value) {
 		if (document_is_small(value) && !outer)
 			put_values(h, value, key, open);
 		if (!document_is_cell(value) || json_is_array(value) || json_is_null(value) ||
@@ -262,8 +260,7 @@ static void put_times(struct html *h, const json_t *top, const char *end)
 
 	if (!y)
 		return;
-	json_array_foreach(list, i, one)
-	{
+	json_array_foreach(list, i, one) {
 		double ns = json_number_value(one);
 
 		y[i] = ns > 0 ? bytes * 1e9 / ns : NAN;
@@ -291,8 +288,7 @@ static void put_object(struct html *h, const json_t *object, int depth)
 		html_put(h, "</dl>\n");
 	if (objects > 1)
 		put_table(h, object, depth);
-	json_object_foreach((json_t *)object, key, value)
-	{
+	json_object_foreach((json_t *)object, key, value) {
 		bool one = objects == 1 && json_is_object(value) && !document_is_small(value);
 
 		if (depth >= DEPTH || document_is_cell(value) || !strcmp(key, "findings") ||

@@ -81,8 +81,7 @@ static void print_values(const json_t *object, const char *outer, struct out *o)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach((json_t *)object, key, value)
-	{
+	json_object_foreach((json_t *)object, key, value) {
 		if (document_is_small(value) && !outer)
 			print_values(value, key, o);
 		if (!document_is_cell(value) || json_is_array(value) || json_is_null(value) ||
@@ -111,8 +110,9 @@ void document_print(const struct document *d, struct out *o)
 	print_values(d->top, NULL, o);
 	if (document_objects(d->top))
 		print_table(d->top, "ends", o);
-	json_object_foreach(d->top, key, value) if (strcmp(key, "findings") && json_is_array(value))
-		print_table(value, document_label(label, key), o);
+	json_object_foreach(d->top, key, value)
+		if (strcmp(key, "findings") && json_is_array(value))
+			print_table(value, document_label(label, key), o);
 }
 
 /* One value; a text on one line, whatever it holds. */
@@ -139,8 +139,7 @@ static void put_csv(FILE *file, const json_t *object, const char *section, int d
 	if (depth > 6)
 		return;
 	document_name(name, object);
-	json_object_foreach((json_t *)object, key, value)
-	{
+	json_object_foreach((json_t *)object, key, value) {
 		size_t i;
 		json_t *one;
 
@@ -151,8 +150,7 @@ static void put_csv(FILE *file, const json_t *object, const char *section, int d
 		else if (!json_is_array(value))
 			put_value(file, section, name, key, NAN, value);
 		else
-			json_array_foreach(value, i, one)
-			{
+			json_array_foreach(value, i, one) {
 				if (json_is_object(one))
 					put_csv(file, one, inner, depth + 1);
 				else

@@ -234,8 +234,7 @@ static void replace_all(json_t *top, json_t *in)
 		json_object_set_new(in, key, kept);
 		replace_all(top, kept);
 	}
-	json_array_foreach(in, i, value)
-	{
+	json_array_foreach(in, i, value) {
 		kept = json_incref(value);
 		for (int kind = 0; kind < 7; kind++) {
 			json_array_set_new(in, i, strange(kind));
