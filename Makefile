@@ -32,10 +32,7 @@ demo: all ## build, then run the main job end to end on this machine
 
 check: need-check build-check/build.ninja ## build with sanitizers and run all tests
 	@$(NINJA) -C build-check
-	@rm -f build-check/meson-logs/testlog.json
-	@$(MESON) test -C build-check --no-rebuild --print-errorlogs $(if $(SUITE),--suite $(SUITE)) \
-		</dev/null; status=$$?; \
-		scripts/test-summary build-check/meson-logs/testlog.json && exit $$status
+	@MESON="$(MESON)" scripts/run-tests build-check $(if $(SUITE),--suite $(SUITE))
 
 lab: need-lab all ## device memory on a real kernel, in a VM; KERNEL=6.12 for the oldest that has it
 	@WEIR="$(CURDIR)/$(WEIR)" PROGRAMS="$(LAB_PROGRAMS)" lab/check $(TESTS)

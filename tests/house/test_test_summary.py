@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/test-summary counts cases, and never turns a failure into a pass."""
+"""scripts/test-summary counts cases, and never turns a failure into a pass without saying so."""
 import json
 import pathlib
 import subprocess
@@ -8,11 +8,12 @@ import sys
 SUMMARY = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "test-summary"
 
 
-def summary(tmp_path, *tests):
-    log = tmp_path / "testlog.json"
-    log.write_text("".join(json.dumps({"name": "t", "stderr": "", **test}) + "\n" for test in tests))
+def summary(tmp_path, *tests, again=None):
+    logs = [tmp_path / "testlog.json", tmp_path / "again.json"][:1 if again is None else 2]
+    for log, run in zip(logs, (tests, again)):
+        log.write_text("".join(json.dumps({"name": "t", "stderr": "", **test}) + "\n" for test in run))
     done = subprocess.run(
-        [sys.executable, SUMMARY, log], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, SUMMARY, *logs], capture_output=True, text=True, timeout=30, check=False
     )
     return done.returncode, done.stdout.splitlines()
 
@@ -83,3 +84,15 @@ def test_a_log_that_was_never_written_is_a_failure(tmp_path):
         [sys.executable, SUMMARY, tmp_path / "none"], capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.returncode, done.stdout) == (1, "0 passed, 0 failed, 0 skipped\n")
+
+
+def test_what_passes_when_it_runs_again_is_named_as_shaky(tmp_path):
+    status, lines = summary(tmp_path, {"result": "FAIL", "stdout": "2 passed, 1 failed in 1.0s\n"},
+                            again=[{"result": "OK", "stdout": "3 passed in 1.0s\n"}])
+    assert (status, lines) == (0, ["shaky: t failed, and passed when it ran again by itself", "3 passed, 0 failed, 0 skipped"])
+
+
+def test_what_fails_twice_has_failed(tmp_path):
+    failed = {"result": "FAIL", "stdout": "2 passed, 1 failed in 1.0s\n"}
+    status, lines = summary(tmp_path, failed, again=[failed])
+    assert (status, lines) == (1, ["failed: t (fail)", "2 passed, 1 failed, 0 skipped"])
