@@ -13,7 +13,7 @@ import time
 import pytest
 
 import network
-from weirtest import PATIENCE_S, WEIR, Process, Server, free_ports, validate, wait_for
+from weirtest import PATIENCE_S, WEIR, Process, Server, free_ports, noisy, validate, wait_for
 
 WHY_NOT = network.missing()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=str(WHY_NOT))
@@ -165,17 +165,22 @@ def test_a_ping_that_is_answered_finds_nothing_and_one_that_is_not_is_named(host
 
 def test_a_stopped_receiver_is_named_at_both_ends(hosts, tmp_path):
     network.veth(*hosts)
-    with listener(hosts[1], READ_ALL) as reader, \
-            Around(hosts[1], "sleep", "3", folder=tmp_path) as there, \
-            Around(hosts[0], sys.executable, "-c", SEND.format(patience=2, seconds=2.5, pace="pass"), folder=tmp_path) as here:
-        time.sleep(0.5)
-        os.kill(reader.pid, signal.SIGSTOP)  # ip netns exec has become the reader
-        time.sleep(1.8)
-        os.kill(reader.pid, signal.SIGCONT)
-        assert "receive_window_limited" in here.found()
-        found = there.found()
-        # What was probed for or sent again meanwhile may come out of order.
-        assert found <= {"zero_window", "receive_buffer", "receive_window_limited", "out_of_order"}
+
+    @noisy
+    def measure():
+        with listener(hosts[1], READ_ALL) as reader, \
+                Around(hosts[1], "sleep", "3", folder=tmp_path) as there, \
+                Around(hosts[0], sys.executable, "-c", SEND.format(patience=2, seconds=2.5, pace="pass"), folder=tmp_path) as here:
+            time.sleep(0.5)
+            os.kill(reader.pid, signal.SIGSTOP)  # ip netns exec has become the reader
+            time.sleep(1.8)
+            os.kill(reader.pid, signal.SIGCONT)
+            assert "receive_window_limited" in here.found()
+            found = there.found()
+            # What was probed for or sent again meanwhile may come out of order.
+            assert found <= {"zero_window", "receive_buffer", "receive_window_limited", "out_of_order"}
+
+    measure()
 
 
 def test_a_small_receive_buffer_is_named(hosts):
