@@ -78,7 +78,9 @@ static void print_headline(const struct compare *c, struct out *o)
 	out_style(o, c->verdict == COMPARE_WORSE  ? OUT_BAD
 		     : c->verdict == COMPARE_SAME ? OUT_GOOD
 						  : OUT_WARN);
-	out_text(o, "%s", words[c->verdict]);
+	out_text(o, "%s",
+		c->verdict == COMPARE_SAME && c->change_count ? "the runs' figures do not differ"
+							      : words[c->verdict]);
 	out_style(o, OUT_PLAIN);
 	if (h)
 		out_text(o, ": %s %s, then %s (%s, noise %.1f %%)", h->name,
