@@ -13,8 +13,7 @@
 
 #define TURNS_PER_FLOW 64
 
-/* A thread that waits in recv goes back to its loop this often: for timers, new flows and
- * orders. */
+/* A thread that waits in recv goes back to its loop this often: for new flows and orders. */
 #define ALONE_TURN_NS (5 * NS_PER_MS)
 
 /* Send what is owed. false: the flow is blocked or has ended. */
@@ -133,8 +132,7 @@ static int rr_receive(struct flow *f, bool (*got)(struct flow *f, uint64_t bytes
 	if (device) {
 		n = rr_receive_device(f);
 	} else {
-		n = recv(f->chan.fd, data, size, flags);
-		n = n < 0 ? -errno : n;
+		n = sock_recv(f->chan.fd, data, size, flags);
 		if (n > 0)
 			flow_check(f, data, (size_t)n, f->counts.rx_bytes);
 	}
@@ -173,8 +171,8 @@ static bool rr_is_alone(const struct flow *f)
 {
 	const struct worker *w = f->lane->worker;
 
-	return w->flows == 1 && !f->lane->stopped && !f->gap_ns && !f->lane->run->device.rx &&
-	       !atomic_load_explicit(&w->has_jobs, memory_order_relaxed);
+	return w->flows == 1 && w->has_turns && !f->lane->stopped && !f->gap_ns &&
+	       !f->lane->run->device.rx;
 }
 
 static int rr_receive_spin(struct flow *f, bool (*got)(struct flow *f, uint64_t bytes))
@@ -193,18 +191,21 @@ static int rr_receive_spin(struct flow *f, bool (*got)(struct flow *f, uint64_t 
 
 static void rr_receive_alone(struct flow *f, bool (*got)(struct flow *f, uint64_t bytes))
 {
-	const struct loop *loop = &f->lane->worker->loop;
-	uint64_t now_ns = clock_ns(), until_ns = now_ns + ALONE_TURN_NS;
+	struct worker *w = f->lane->worker;
+	uint64_t now_ns = clock_ns(), until_ns = loop_next_due_ns(&w->loop);
 	int ret;
 
+	if (until_ns > now_ns + ALONE_TURN_NS)
+		until_ns = now_ns + ALONE_TURN_NS;
+	worker_begin_turn(w, until_ns);
 	do {
 		ret = 0;
-		if (loop->busy || spin_worth(&f->spin, now_ns))
+		if (w->loop.busy || spin_worth(&f->spin, now_ns))
 			ret = rr_receive_spin(f, got);
-		if (!ret && !loop->busy)
+		if (!ret && !w->loop.busy)
 			ret = rr_receive(f, got, 0);
-		now_ns = clock_ns();
-	} while (ret > 0 && rr_is_alone(f) && now_ns < until_ns && now_ns < loop_next_due_ns(loop));
+	} while (ret > 0 && rr_is_alone(f) && !worker_turn_is_over(w));
+	worker_end_turn(w);
 }
 
 static void rr_ready(struct flow *f, uint32_t events, bool (*got)(struct flow *f, uint64_t bytes))
@@ -241,11 +242,9 @@ static void rr_server_ready(struct loop *loop, struct loop_fd *io, uint32_t even
 
 static void rr_prepare_to_wait(struct flow *f)
 {
-	struct timeval limit = { .tv_usec = ALONE_TURN_NS / NS_PER_US };
 	bool busy = f->lane->worker->loop.busy;
 
 	spin_init(&f->spin, busy ? ALONE_TURN_NS : f->lane->run->options->spin);
-	setsockopt(f->chan.fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
 static void rr_client_start(struct flow *f)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "net/devmem.h"
+#include "net/sock.h"
 
 #ifndef TCP_ZEROCOPY_RECEIVE
 #define TCP_ZEROCOPY_RECEIVE 35
@@ -29,9 +30,7 @@ struct zerocopy_receive {
 
 static ssize_t chan_send_plain(struct chan *c, const void *data, size_t length, int flags)
 {
-	ssize_t n = send(c->fd, data, length, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
-
-	return n < 0 ? -errno : n;
+	return sock_send(c->fd, data, length, flags | MSG_DONTWAIT);
 }
 
 static ssize_t chan_send_zerocopy(struct chan *c, const void *data, size_t length, int flags)
@@ -52,16 +51,12 @@ static ssize_t chan_send_zerocopy(struct chan *c, const void *data, size_t lengt
 
 static ssize_t chan_recv_plain(struct chan *c, void *data, size_t length)
 {
-	ssize_t n = recv(c->fd, data, length, MSG_DONTWAIT);
-
-	return n < 0 ? -errno : n;
+	return sock_recv(c->fd, data, length, MSG_DONTWAIT);
 }
 
 static ssize_t chan_recv_discard(struct chan *c, void *data, size_t length)
 {
-	ssize_t n = recv(c->fd, data, length, MSG_TRUNC | MSG_DONTWAIT);
-
-	return n < 0 ? -errno : n;
+	return sock_recv(c->fd, data, length, MSG_TRUNC | MSG_DONTWAIT);
 }
 
 /* Map what lies in whole pages, then read what does not. A mapping is given back at once: the bytes

@@ -12,10 +12,13 @@
 #ifndef WEIR_NET_SOCK_H
 #define WEIR_NET_SOCK_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/err.h"
 
@@ -45,6 +48,22 @@ int sock_peer(int fd, struct sock_addr *addr);
 
 /* Payload of a full packet of a connection, options left out; 0 where the kernel does not tell. */
 size_t sock_segment_bytes(int fd);
+
+/* send() and recv() of the data path; -errno for a failure. Not libc's: those prepare for the thread
+ * being cancelled, with two atomic operations per call, and no thread here ever is. */
+static inline ssize_t sock_send(int fd, const void *data, size_t length, int flags)
+{
+	ssize_t n = syscall(SYS_sendto, fd, data, length, flags | MSG_NOSIGNAL, NULL, 0);
+
+	return n < 0 ? -errno : n;
+}
+
+static inline ssize_t sock_recv(int fd, void *data, size_t length, int flags)
+{
+	ssize_t n = syscall(SYS_recvfrom, fd, data, length, flags, NULL, NULL);
+
+	return n < 0 ? -errno : n;
+}
 
 /* What a user may ask of a data socket. All zero: the system's defaults. */
 struct sock_options {
