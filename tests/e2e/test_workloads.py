@@ -78,8 +78,11 @@ def test_both_ends_tell_the_same_story(workload):
     assert [f["id"] for f in client["local"]["flows"]] == [0, 1, 2, 3, 4]
     if workload != "crr":  # a flow of its own for each connection there, and gone with it
         assert [f["id"] for f in server["local"]["flows"]] == [0, 1, 2, 3, 4]
-    # Socket buffers may make the ends differ a little, which is noted.
-    assert [f for f in client["findings"] if f["name"] in ("ends_disagree", "incomplete") and f["severity"] != "note"] == []
+    # Socket buffers may make the ends differ a little, which is noted; ends that had to wait for a
+    # CPU open their windows late, and then the record says both.
+    doubts = {f["name"] for f in client["findings"] if f["severity"] != "note" or f["name"] == "starved"}
+    assert "incomplete" not in doubts
+    assert "ends_disagree" not in doubts or "starved" in doubts
 
 
 @noisy

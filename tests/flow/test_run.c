@@ -141,10 +141,10 @@ static void test_stream_directions(void **state)
 		serve(WORKLOAD_STREAM, "");
 		run(cases[i].line);
 		assert_ends_agree();
-		assert_int_equal(client.counts.tx_bytes > 1 << 20, cases[i].client_sends);
-		assert_int_equal(server.seen.counts.rx_bytes > 1 << 20, cases[i].client_sends);
-		assert_int_equal(server.seen.counts.tx_bytes > 1 << 20, cases[i].server_sends);
-		assert_int_equal(client.counts.rx_bytes > 1 << 20, cases[i].server_sends);
+		assert_int_equal(client.counts.tx_bytes > 0, cases[i].client_sends);
+		assert_int_equal(server.seen.counts.rx_bytes > 0, cases[i].client_sends);
+		assert_int_equal(server.seen.counts.tx_bytes > 0, cases[i].server_sends);
+		assert_int_equal(client.counts.rx_bytes > 0, cases[i].server_sends);
 		stop();
 	}
 }
