@@ -40,8 +40,8 @@ static void put_causes(struct html *h, const struct compare *c)
 	for (uint32_t i = 0; i < c->cause_count; i++) {
 		html_put(h, i ? "<li class=\"warning\">" : "<li class=\"bad\">");
 		html_mark(h, i ? MARK_WARNING : MARK_BAD, i ? "Also possible" : "The likeliest");
-		html_put(h, "<p class=\"what\">%s</p>\n<p class=\"todo\">%s</p></li>\n",
-			c->cause[i].text, c->cause[i].advice);
+		html_what(h, c->cause[i].text);
+		html_put(h, "<p class=\"todo\">%s</p></li>\n", c->cause[i].advice);
 	}
 	if (!c->cause_count) {
 		html_put(h, "<li>");
@@ -88,6 +88,10 @@ static void put_changes(struct html *h, const struct compare *c)
 	html_put(h,
 		"<p>%u of %u figures that both have. The noise is what a figure moves by without a reason, from the spread of the run's own intervals or from counting.</p>\n",
 		c->change_count, c->compared);
+	if (!c->change_count) {
+		html_section_end(h);
+		return;
+	}
 	html_put(h,
 		"<div class=\"search\"><input type=\"search\" placeholder=\"Filter: words of a name\" aria-label=\"Filter changes\"><output></output></div>\n");
 	html_put(h,
@@ -132,8 +136,9 @@ static void put_findings(struct html *h, const struct compare *c)
 
 		html_put(h, f->appeared ? "<li class=\"warning\">" : "<li class=\"good\">");
 		html_mark(h, f->appeared ? MARK_WARNING : MARK_GOOD, f->appeared ? "New" : "Gone");
-		html_put(h, "<span class=\"where\">%s</span><p class=\"what\">%s</p></li>\n",
-			f->whose, f->text);
+		html_put(h, "<span class=\"where\">%s</span>", f->whose);
+		html_what(h, f->text);
+		html_put(h, "</li>\n");
 	}
 	html_put(h, "</ul>\n");
 	html_section_end(h);

@@ -128,7 +128,8 @@ void counters_html_findings(
 		html_put(h, "<li class=\"%s\">", classes[one->severity]);
 		html_mark(h, marks[one->severity], words[one->severity]);
 		html_put(h, "<span class=\"where mono\">%s%s</span>", whose, one->object);
-		html_put(h, "<p class=\"what\">%s</p>\n<p>%s</p>\n", one->text, one->means);
+		html_what(h, one->text);
+		html_put(h, "<p>%s</p>\n", one->means);
 		if (one->advice[0])
 			html_put(h, "<p class=\"todo\">%s</p>\n", one->advice);
 		if (one->evidence_count)

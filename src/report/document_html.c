@@ -22,7 +22,8 @@ static void put_trouble(const struct document_trouble *t, void *argument)
 	html_mark(h, t->mark, words[t->mark]);
 	if (t->where[0])
 		html_put(h, "<span class=\"where mono\">%s</span>", t->where);
-	html_put(h, "<p class=\"what\">%s</p></li>\n", t->text);
+	html_what(h, t->text);
+	html_put(h, "</li>\n");
 }
 
 static void count_trouble(const struct document_trouble *t, void *argument)
@@ -99,8 +100,12 @@ static void put_cell(struct html *h, const char *key, const json_t *value, doubl
 		put_numbers(h, value);
 		html_put(h, "</td>");
 	} else {
-		html_put(h, "<td class=\"%s\">%s</td>", number ? "n" : "name",
-			document_value(text, key, value));
+		document_value(text, key, value);
+		html_put(h, "<td class=\"%s\">%s</td>",
+			number		    ? "n"
+			: strchr(text, ' ') ? "text"
+					    : "name",
+			text);
 	}
 	if (!is_rate(key))
 		return;

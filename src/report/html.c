@@ -173,6 +173,16 @@ void html_bar(struct html *h, double share)
 		share * 100);
 }
 
+void html_what(struct html *h, const char *text)
+{
+	size_t length = strlen(text), word = strcspn(text, " ");
+	bool is_name = strspn(text, "abcdefghijklmnopqrstuvwxyz'") < word;
+
+	html_put(h, "<p class=\"what\">%c%s%s</p>\n",
+		!is_name && word ? toupper((unsigned char)text[0]) : text[0],
+		length ? text + 1 : "", length && strchr(".!?)", text[length - 1]) ? "" : ".");
+}
+
 void html_mark(struct html *h, enum html_mark mark, const char *word)
 {
 	static const char *const class[] = { "good", "note", "warning", "bad" };

@@ -39,6 +39,9 @@ void html_fold_end(struct html *h);
 /* One bar on a line of its own, filled to a share (0 to 1) of it. */
 void html_bar(struct html *h, double share);
 
+/* What was found, as a sentence of its own. A first word with digits or signs is a name and stays. */
+void html_what(struct html *h, const char *text);
+
 /* What severities look like: a mark by shape and a word, not by colour alone. */
 enum html_mark { MARK_GOOD, MARK_NOTE, MARK_WARNING, MARK_BAD };
 void html_mark(struct html *h, enum html_mark mark, const char *word);

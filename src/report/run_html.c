@@ -115,10 +115,8 @@ void run_html_findings(struct html *h, const struct record *rec)
 				continue;
 			html_put(h, "<li class=\"%s\">", classes[severity]);
 			html_mark(h, marks[severity], words[severity]);
-			html_put(h, "<p class=\"what\">%c%s.</p></li>\n",
-				f->text[0] >= 'a' && f->text[0] <= 'z' ? f->text[0] - 32
-								       : f->text[0],
-				f->text[0] ? f->text + 1 : "");
+			html_what(h, f->text);
+			html_put(h, "</li>\n");
 		}
 	}
 }
