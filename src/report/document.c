@@ -10,8 +10,10 @@
 #include "report/document_parts.h"
 #include "report/run_html.h"
 
-#define SMALL	   8	/* members of an object that becomes columns */
-#define WALL_CLOCK 1e18 /* ns: what is above it is a date, not a duration */
+#define SMALL 8 /* members of an object that becomes columns */
+/* ns: what lies between is a date, not a duration. */
+#define WALL_CLOCK     1e18
+#define WALL_CLOCK_END 1.8e19
 
 static const struct document_kind kinds[] = {
 	{ "weir/rails/1", "weir rails", "received over all rails", "total", "throughput_bps" },
@@ -86,7 +88,7 @@ static void number_text(char buf[DOCUMENT_TEXT], const char *key, double value)
 		snprintf(buf, DOCUMENT_TEXT, "%s", units_format_bits(text, value));
 	else if (ends_in(key, "bytes_per_s"))
 		snprintf(buf, DOCUMENT_TEXT, "%.3f GB/s", value / 1e9);
-	else if (ends_in(key, "_ns") && value > WALL_CLOCK)
+	else if (ends_in(key, "_ns") && value > WALL_CLOCK && value < WALL_CLOCK_END)
 		snprintf(buf, DOCUMENT_TEXT, "%s", run_time_text(date, (uint64_t)value));
 	else if (ends_in(key, "_ns"))
 		snprintf(buf, DOCUMENT_TEXT, "%s", units_format_duration(text, value));
