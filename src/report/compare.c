@@ -423,7 +423,10 @@ static enum compare_verdict judge(const struct compare *c)
 	}
 	/* What was asked for decides, where it changed. */
 	if (c->headline && c->headline->score >= COMPARE_NOISE)
-		return c->headline->after < c->headline->before ? COMPARE_WORSE : COMPARE_BETTER;
+		return (c->headline->after > c->headline->before) ==
+				       (c->headline->sense == SENSE_MORE_IS_BETTER)
+			       ? COMPARE_BETTER
+			       : COMPARE_WORSE;
 	for (uint32_t i = 0; i < c->change_count && !c->change[i].counter; i++) {
 		double up = c->change[i].after - c->change[i].before;
 
@@ -446,12 +449,9 @@ static enum compare_verdict judge(const struct compare *c)
 
 static int check(const struct report *a, const struct report *b, struct err *e)
 {
-	if (a->document || b->document) {
-		err_set(e, EINVAL,
-			"a record of rails, GPUs or probes has no figures that weir diff compares");
-		return err_hint(
-			e, "weir report shows it; runs, commands and snapshots are compared");
-	}
+	if (!a->document != !b->document)
+		return err_set(e, EINVAL,
+			"one is a record of rails, GPUs or probes and the other is not: there is nothing to compare");
 	if (a->has_run != b->has_run)
 		return err_set(e, EINVAL,
 			"one is a run and the other is not: there is nothing to compare");
@@ -471,6 +471,8 @@ int compare_make(struct compare *c, const struct report *before, const struct re
 	snprintf(c->label[0], sizeof(c->label[0]), "%s", before_label);
 	snprintf(c->label[1], sizeof(c->label[1]), "%s", after_label);
 	ret = check(before, after, e);
+	if (!ret && before->document)
+		ret = compare_document(c, e);
 	if (!ret && before->has_run)
 		ret = add_figures(c, e);
 	if (!ret)

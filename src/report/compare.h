@@ -23,7 +23,14 @@
 #define COMPARE_NOISE  3.0
 #define COMPARE_CAUSES 12
 
-enum compare_unit { COMPARE_BPS, COMPARE_PER_S, COMPARE_NS, COMPARE_SHARE, COMPARE_PLAIN };
+enum compare_unit {
+	COMPARE_BPS,
+	COMPARE_BYTES_PER_S,
+	COMPARE_PER_S,
+	COMPARE_NS,
+	COMPARE_SHARE,
+	COMPARE_PLAIN
+};
 
 /* What a larger figure means. */
 enum compare_sense { SENSE_NONE, SENSE_MORE_IS_BETTER, SENSE_LESS_IS_BETTER };
@@ -79,7 +86,8 @@ struct compare {
 	struct change headline_change;
 };
 
-/* -EINVAL where there is nothing that both have: a stream and an rr, a run and a snapshot. */
+/* -EINVAL where there is nothing that both have: a stream and an rr, a run and a snapshot. Records of rails, GPUs
+ * and probes have no series to take noise from, but for the times of single messages: a twentieth is theirs. */
 int compare_make(struct compare *c, const struct report *before, const struct report *after,
 	const char *before_label, const char *after_label, struct err *e);
 void compare_free(struct compare *c);
@@ -98,7 +106,11 @@ char *compare_delta(char buf[COMPARE_TEXT], const struct change *change);
 
 /* Inside report/. */
 int compare_add(struct compare *c, const struct change *change, struct err *e);
+int compare_add_setting(struct compare *c, const char *whose, const char *name, const char *before,
+	const char *after, bool telling, struct err *e);
+int compare_add_finding(struct compare *c, const struct compare_finding *f, struct err *e);
 int compare_counters(struct compare *c, struct err *e);
+int compare_document(struct compare *c, struct err *e); /* both are documents */
 int compare_settings(struct compare *c, struct err *e);
 int compare_findings(struct compare *c, struct err *e);
 void compare_explain(struct compare *c);

@@ -8,6 +8,8 @@
 
 #include "report/compare.h"
 
+#define PART_SLOWER 0.8
+
 struct cause_rule {
 	const char *name;
 	const char *finding; /* appeared in the second: its name begins so; or NULL */
@@ -40,6 +42,8 @@ static const struct cause_rule rules[] = {
 	{ "loss", "retransmits", NULL, 0, 0, false, "packets are lost on the way",
 		"Look for drops at both NICs and at the switches between them; weir counters of both ends say where." },
 	{ "loss", NULL, "retransmitted", 1, 0.001, false, "packets are lost on the way",
+		"Look for drops at both NICs and at the switches between them; weir counters of both ends say where." },
+	{ "loss", NULL, "retransmits", 1, 100, false, "packets are lost on the way",
 		"Look for drops at both NICs and at the switches between them; weir counters of both ends say where." },
 	{ "ecn", NULL, "ECN marked", 1, 0.01, false,
 		"the network marks congestion that it did not mark before",
@@ -77,6 +81,21 @@ static const struct cause_rule rules[] = {
 	{ "application", NULL, "waited for: application", 1, 0.15, false,
 		"the sender had nothing to send: its own host was slow",
 		"Look at the sender's CPU, at what else runs there, and at memory." },
+	{ "no_credit", NULL, "stalled: no credit", 1, 0.15, false,
+		"the receiver had nothing posted for what the sender had",
+		"Look at the receiving end: its GPU, its CPU, its window (--window)." },
+	{ "peer_slow", NULL, "stalled: peer slow", 1, 0.15, false,
+		"the other end took messages more slowly",
+		"Compare both ends: the CPUs near its NIC, its memory, its sockets." },
+	{ "socket_full", NULL, "stalled: socket full", 1, 0.15, false,
+		"the sockets took less: the network, or the other end's stack",
+		"weir stream over the same NICs says whether it is the network." },
+	{ "unpack", NULL, "stalled: unpack", 1, 0.15, false,
+		"unpacking in the GPU's memory took longer",
+		"Look at what else runs on the GPU, and at --unpack." },
+	{ "trouble", "trouble", NULL, 0, 0, false,
+		"the second has a trouble that the first had not",
+		"It names the rail, GPU or pair: look there first." },
 	{ "unfair", "unfair", NULL, 0, 0, false, "the flows no longer share evenly",
 		"Flows may share a queue or a path: look at RSS and ECMP." },
 	{ "cpu_cost", NULL, "cpu per byte", 1, 1.5, true, "a byte costs more CPU time",
@@ -185,6 +204,36 @@ static void explain_counters(struct compare *c)
 	}
 }
 
+/* One of several rails or GPUs is slower than it was: where to look first. */
+static void explain_part(struct compare *c)
+{
+	char before[COMPARE_TEXT], after[COMPARE_TEXT], evidence[256];
+	const struct change *worst = NULL;
+	uint32_t slower = 0;
+
+	for (uint32_t i = 0; i < c->change_count; i++) {
+		const struct change *change = &c->change[i];
+
+		if (change->sense != SENSE_MORE_IS_BETTER || !change->whose[0] ||
+			!strcmp(change->whose, "local") || !strcmp(change->whose, "remote") ||
+			change->after > PART_SLOWER * change->before)
+			continue;
+		if (!worst || change->score > worst->score)
+			worst = change;
+		slower++;
+	}
+	if (!worst)
+		return;
+	snprintf(evidence, sizeof(evidence), "%s %s was %s and is %s", worst->whose, worst->name,
+		compare_text(before, worst, worst->before),
+		compare_text(after, worst, worst->after));
+	add_cause(c, "part",
+		"Look there first: weir nic show and weir counters of that host, its cable and PCIe link.",
+		slower > 1 ? "several of its parts are slower, this one the most"
+			   : "one of its parts is slower, the others are not",
+		evidence);
+}
+
 void compare_explain(struct compare *c)
 {
 	bool settings_first = true;
@@ -205,6 +254,8 @@ void compare_explain(struct compare *c)
 			else
 				explain_figure(c, &rules[i]);
 		}
+		if (c->before->document)
+			explain_part(c);
 	} else {
 		explain_settings(c);
 	}

@@ -25,7 +25,7 @@ static bool is_telling_setting(const char *name)
 	return false;
 }
 
-static int add_setting(struct compare *c, const char *whose, const char *name, const char *before,
+int compare_add_setting(struct compare *c, const char *whose, const char *name, const char *before,
 	const char *after, bool telling, struct err *e)
 {
 	struct setting *more;
@@ -67,12 +67,12 @@ static int add_facts(struct compare *c, bool client, struct err *e)
 		const char *other = host_facts_get(b, a->fact[i].name);
 
 		if (!other || strcmp(other, a->fact[i].value))
-			ret = add_setting(c, whose, a->fact[i].name, a->fact[i].value, other,
-				is_telling_setting(a->fact[i].name), e);
+			ret = compare_add_setting(c, whose, a->fact[i].name, a->fact[i].value,
+				other, is_telling_setting(a->fact[i].name), e);
 	}
 	for (size_t i = 0; i < b->count && !ret; i++)
 		if (!host_facts_get(a, b->fact[i].name))
-			ret = add_setting(c, whose, b->fact[i].name, NULL, b->fact[i].value,
+			ret = compare_add_setting(c, whose, b->fact[i].name, NULL, b->fact[i].value,
 				is_telling_setting(b->fact[i].name), e);
 	return ret;
 }
@@ -104,13 +104,13 @@ static int add_options(struct compare *c, struct err *e)
 		if (!strcmp(before, after))
 			continue;
 		snprintf(name, sizeof(name), "--%s", opt->name);
-		ret = add_setting(c, "option", name, before[0] ? before : NULL,
+		ret = compare_add_setting(c, "option", name, before[0] ? before : NULL,
 			after[0] ? after : NULL, true, e);
 	}
 	return ret;
 }
 
-static int add_finding(struct compare *c, const struct compare_finding *f, struct err *e)
+int compare_add_finding(struct compare *c, const struct compare_finding *f, struct err *e)
 {
 	struct compare_finding *more;
 
@@ -148,7 +148,7 @@ static int add_run_findings(struct compare *c, const struct record *a, const str
 			continue;
 		snprintf(one.name, sizeof(one.name), "%s", f->name);
 		snprintf(one.text, sizeof(one.text), "%s", f->text);
-		ret = add_finding(c, &one, e);
+		ret = compare_add_finding(c, &one, e);
 	}
 	return ret;
 }
@@ -182,7 +182,7 @@ static int add_counter_findings(struct compare *c, int end, const struct finding
 							     : "server");
 		snprintf(one.text, sizeof(one.text), "%s: %s", f->text, f->means);
 		snprintf(one.advice, sizeof(one.advice), "%s", f->advice);
-		ret = add_finding(c, &one, e);
+		ret = compare_add_finding(c, &one, e);
 	}
 	return ret;
 }

@@ -9,6 +9,7 @@
 #define COUNTERS_SHOWN 20
 
 static const char *const unit_names[] = { [COMPARE_BPS] = "bit/s",
+	[COMPARE_BYTES_PER_S] = "bytes/s",
 	[COMPARE_PER_S] = "1/s",
 	[COMPARE_NS] = "ns",
 	[COMPARE_SHARE] = "share",
@@ -21,6 +22,9 @@ char *compare_text(char buf[COMPARE_TEXT], const struct change *change, double v
 	switch (change->unit) {
 	case COMPARE_BPS:
 		snprintf(buf, COMPARE_TEXT, "%s", units_format_bits(text, value));
+		break;
+	case COMPARE_BYTES_PER_S:
+		snprintf(buf, COMPARE_TEXT, "%.3f GB/s", value / 1e9);
 		break;
 	case COMPARE_PER_S:
 		snprintf(buf, COMPARE_TEXT, "%s",
@@ -40,7 +44,7 @@ char *compare_text(char buf[COMPARE_TEXT], const struct change *change, double v
 			snprintf(buf, COMPARE_TEXT, "%s %s", units_format_count(text, value),
 				change->unit_name);
 		else
-			snprintf(buf, COMPARE_TEXT, "%.3g", value);
+			snprintf(buf, COMPARE_TEXT, value == floor(value) ? "%.0f" : "%.3g", value);
 	}
 	return buf;
 }
