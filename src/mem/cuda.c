@@ -275,3 +275,37 @@ int cuda_gpu_of(const void *data, char which[16], struct err *e)
 	snprintf(which, 16, "%d", device);
 	return ret;
 }
+
+#define PAGE_BYTES 4096u /* what a dma-buf must be aligned to */
+
+int cuda_export(const void *data, size_t bytes, int *fd, uint64_t *offset, struct err *e)
+{
+	cuda_address first = (uintptr_t)data & ~(cuda_address)(PAGE_BYTES - 1);
+	struct cuda_gpu *gpu;
+	char which[16];
+	int ret;
+
+	*fd = -1;
+	*offset = (uintptr_t)data - first;
+	bytes = (bytes + *offset + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+	ret = cuda_gpu_of(data, which, e);
+	if (!ret)
+		ret = cuda_gpu_get(&gpu, which, e);
+	if (ret)
+		return ret;
+	if (!gpu->device.dmabuf) {
+		ret = err_set(e, EOPNOTSUPP, "GPU %s cannot export memory as a dma-buf",
+			gpu->device.address);
+		err_hint(e, "it needs driver 515 or later and NVIDIA's open kernel modules");
+	}
+	if (!ret)
+		ret = cuda_gpu_enter(gpu, e);
+	if (!ret) {
+		ret = cuda_ok(gpu->cu->range_handle(fd, first, bytes, CUDA_RANGE_DMABUF_FD, 0), e,
+			"cannot export %zu MiB of GPU %s as a dma-buf", bytes >> 20,
+			gpu->device.address);
+		cuda_gpu_leave(gpu);
+	}
+	cuda_gpu_put(gpu);
+	return ret;
+}

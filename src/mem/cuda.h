@@ -38,6 +38,10 @@ void cuda_gpu_put(struct cuda_gpu *gpu);
  * driver, another error for memory that CUDA knows nothing of. */
 int cuda_gpu_of(const void *data, char which[16], struct err *e);
 
+/* Memory of a GPU as a dma-buf: the whole pages that it is in. *offset: of its first byte there. The caller closes the
+ * descriptor. -EOPNOTSUPP where the GPU cannot; another error where those pages are not all of one allocation. */
+int cuda_export(const void *data, size_t bytes, int *fd, uint64_t *offset, struct err *e);
+
 /* Make the GPU's context current for this thread, and what was before current again. */
 int cuda_gpu_enter(const struct cuda_gpu *gpu, struct err *e);
 void cuda_gpu_leave(const struct cuda_gpu *gpu);

@@ -194,24 +194,9 @@ static void region_free_cuda(struct region *r)
 
 static int dmabuf_cuda(struct region *r, struct err *e)
 {
-	struct cuda_region *c = r->cuda;
-	int fd = -1, ret;
+	uint64_t offset;
 
-	if (!c->gpu->device.dmabuf) {
-		err_set(e, EOPNOTSUPP, "GPU %s cannot export memory as a dma-buf",
-			c->gpu->device.address);
-		return err_hint(e, "it needs driver 515 or later and NVIDIA's open kernel modules");
-	}
-	ret = cuda_gpu_enter(c->gpu, e);
-	if (ret)
-		return ret;
-	ret = cuda_ok(c->gpu->cu->range_handle(&fd, c->address, r->bytes, CUDA_RANGE_DMABUF_FD, 0),
-		e, "cannot export %zu MiB of GPU %s as a dma-buf", r->bytes >> 20,
-		c->gpu->device.address);
-	cuda_gpu_leave(c->gpu);
-	if (!ret)
-		r->dmabuf = fd;
-	return ret;
+	return cuda_export((void *)(uintptr_t)r->cuda->address, r->bytes, &r->dmabuf, &offset, e);
 }
 
 /* The queue of a region is made when it is first needed: one for the network needs none. */

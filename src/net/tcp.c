@@ -2,6 +2,7 @@
 #include "net/tcp.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -15,6 +16,7 @@
 #define THREADS_MAX 16
 #define TIMEOUT_NS  (20 * NS_PER_S)
 #define SPIN_NS	    (20 * NS_PER_US)
+#define POOL_BYTES  ((size_t)64 << 20)
 
 /* Every completion of any transport of the process, and those that this thread knows of: a wait() that
  * comes after a completion does not sleep. */
@@ -93,6 +95,7 @@ static void tcp_close(struct net *net)
 	tcp_attempts_drop(n, true);
 	tcp_queues_free(&n->queues);
 	tcp_devices_free(n);
+	free(n->queue_list);
 	if (n->waiting >= 0)
 		close(n->waiting);
 	if (n->bell >= 0)
@@ -142,12 +145,29 @@ static int judge(struct net_tcp_options *o, struct err *e)
 		o->threads = default_threads();
 	if (!o->timeout_ns)
 		o->timeout_ns = TIMEOUT_NS;
+	if (!o->pool_bytes)
+		o->pool_bytes = POOL_BYTES;
 	if (o->connections < 1 || o->connections > TCP_LANES_MAX)
 		return err_set(e, EINVAL, "%d connections per comm: 1 to %d are possible",
 			o->connections, TCP_LANES_MAX);
 	if (o->threads < 1 || o->threads > 256)
 		return err_set(e, EINVAL, "%d helper threads: 1 to 256 are possible", o->threads);
 	return 0;
+}
+
+/* Copies of the caller's. */
+static int keep_words(struct tcp_net *n, struct err *e)
+{
+	struct net_tcp_options *o = &n->options;
+
+	if (o->device.gpu)
+		snprintf(n->gpu, sizeof(n->gpu), "%s", o->device.gpu);
+	o->device.gpu = n->gpu;
+	if (!o->queues)
+		return 0;
+	n->queue_list = strdup(o->queues);
+	o->queues = n->queue_list;
+	return n->queue_list ? 0 : err_set(e, ENOMEM, "no memory for a transport");
 }
 
 int net_tcp_open(struct net **opened, const struct net_tcp_options *o, struct err *e)
@@ -165,6 +185,8 @@ int net_tcp_open(struct net **opened, const struct net_tcp_options *o, struct er
 	pthread_mutex_init(&n->lock, NULL);
 	pthread_mutex_init(&n->short_lock, NULL);
 	ret = judge(&n->options, e);
+	if (!ret)
+		ret = keep_words(n, e);
 	if (!ret)
 		ret = tcp_devices_find(n, e);
 	if (ret)

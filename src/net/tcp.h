@@ -18,6 +18,10 @@
 
 #include "net/transport.h"
 
+/* Between NICs and memory that is not the host's own: through host memory; by the NIC itself where it can, else staged,
+ * and why is said; by the NIC or not at all. */
+enum net_tcp_path { NET_TCP_STAGED, NET_TCP_AUTO, NET_TCP_DEVMEM };
+
 /* All zero: the defaults. */
 struct net_tcp_options {
 	const char *
@@ -30,6 +34,12 @@ struct net_tcp_options {
 				 * network is dead; 20 s */
 	uint64_t stall_ns;   /* a request that moves nothing for so long fails; 0: it may wait for
 				 * ever, as long as the peer lives */
+	/* The NIC's own way to device memory. A NIC is changed when the first comm of the process that receives by
+	 * it listens, and put back when the last is closed: sys/nic_plan.h. */
+	enum net_tcp_path path;
+	struct mem_where device; /* where that memory is: udmabuf, CUDA; MEM_HOST: there is none */
+	const char *queues;	 /* of the NIC, "8-11"; NULL: the last quarter */
+	size_t pool_bytes;	 /* that packets are received into, on each NIC; 64 MiB */
 };
 
 int net_tcp_open(struct net **opened, const struct net_tcp_options *o, struct err *e);

@@ -35,8 +35,11 @@ void tcp_comm_fail(struct tcp_comm *c, int code, const char *format, ...)
 		/* The peer learns it now and not when this end is closed; and so does every lane, which
 		 * may have copies to see to their end. */
 		shutdown(c->first, SHUT_RDWR);
-		for (int i = 0; i < c->lanes; i++)
+		for (int i = 0; i < c->lanes; i++) {
 			shutdown(c->lane[i].fd, SHUT_RDWR);
+			if (c->lane[i].header_fd >= 0)
+				shutdown(c->lane[i].header_fd, SHUT_RDWR);
+		}
 	}
 	pthread_mutex_unlock(&c->lock);
 	tcp_net_ring(c->net);
@@ -56,18 +59,14 @@ int tcp_comm_failure(struct tcp_comm *c, struct err *e)
 	return -code;
 }
 
-static int lanes_give(struct tcp_comm *c, struct err *e)
+/* Which worker drives which lane. */
+static void lanes_place(struct tcp_comm *c)
 {
 	struct tcp_net *n = c->net;
 	unsigned int *next = c->sends ? &n->next_sender : &n->next_receiver;
-	int ret = 0;
 
-	for (int i = 0; !ret && i < c->lanes; i++) {
-		struct tcp_lane *l = &c->lane[i];
-
-		ret = tcp_worker_add(&n->worker[(*next)++ % (unsigned int)n->workers], l, e);
-	}
-	return ret;
+	for (int i = 0; i < c->lanes; i++)
+		c->lane[i].worker = &n->worker[(*next)++ % (unsigned int)n->workers];
 }
 
 static int watch_first(struct tcp_comm *c, struct err *e)
@@ -80,7 +79,44 @@ static int watch_first(struct tcp_comm *c, struct err *e)
 	return 0;
 }
 
-static int comm_join(struct tcp_comm *c, struct err *e)
+static void lanes_init(struct tcp_comm *c, const struct tcp_comm_parts *parts)
+{
+	for (int i = 0; i < c->lanes; i++) {
+		c->lane[i] = (struct tcp_lane){ .comm = c,
+			.fd = parts->fd[i + 1],
+			.header_fd = parts->apart ? parts->fd[c->lanes + i + 1] : -1,
+			.index = i,
+			.ready = true };
+		if (c->sends)
+			c->waiting_lanes |= 1u << i;
+	}
+}
+
+/* What lanes need where the NIC itself reaches device memory. */
+static int lanes_prepare(struct tcp_comm *c, const struct tcp_comm_parts *parts, struct err *e)
+{
+	int on = 1, ret = 0;
+
+	if (c->pool && !tcp_pool_memory(c->pool)->data)
+		ret = tcp_stage_prepare_on(c, c->net->gpu, e);
+	for (int i = 0; !ret && i < c->lanes; i++) {
+		struct tcp_lane *l = &c->lane[i];
+
+		if (c->pool)
+			ret = tcp_taken_open(l, c->pool, e);
+		if (!c->sends || !parts->device)
+			continue;
+		l->flying = calloc(1, sizeof(*l->flying));
+		if (!l->flying)
+			ret = err_set(e, ENOMEM, "no memory for a connection");
+		else if (setsockopt(l->fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)))
+			ret = err_set(e, errno, "cannot send without a copy: %m");
+	}
+	return ret;
+}
+
+/* Lanes are given to workers when all is there that they need. */
+static int comm_join(struct tcp_comm *c, const struct tcp_comm_parts *parts, struct err *e)
 {
 	struct tcp_net *n = c->net;
 	int ret = 0;
@@ -88,47 +124,48 @@ static int comm_join(struct tcp_comm *c, struct err *e)
 	pthread_mutex_lock(&n->lock);
 	if (!n->comms)
 		ret = tcp_workers_start(n, c->dev, e);
-	if (!ret)
+	if (!ret) {
 		n->comms++;
-	if (!ret)
-		ret = lanes_give(c, e);
+		lanes_place(c);
+	}
 	pthread_mutex_unlock(&n->lock);
+	if (!ret)
+		ret = lanes_prepare(c, parts, e);
+	for (int i = 0; !ret && i < c->lanes; i++)
+		ret = tcp_worker_add(&c->lane[i], e);
 	return ret ? ret : watch_first(c, e);
 }
 
-int tcp_comm_open(struct tcp_comm **opened, struct tcp_net *n, int dev, bool sends, const int *fd,
-	int lanes, struct err *e)
+int tcp_comm_open(struct tcp_comm **opened, struct tcp_net *n, const struct tcp_comm_parts *parts,
+	struct err *e)
 {
 	struct tcp_comm *c = calloc(1, sizeof(*c));
 	struct sock_addr peer;
 	int ret;
 
 	*opened = NULL;
-	if (c && !sends)
+	if (c && !parts->sends)
 		c->input = malloc(TCP_INPUT);
-	if (!c || (!sends && !c->input)) {
-		for (int i = 0; i <= lanes; i++)
-			close(fd[i]);
+	if (!c || (!parts->sends && !c->input)) {
+		for (int i = 0; i < tcp_fd_count(parts->lanes, parts->apart); i++)
+			close(parts->fd[i]);
+		tcp_pool_put(parts->pool);
 		free(c);
 		return err_set(e, ENOMEM, "no memory for a connection");
 	}
 	c->net = n;
-	c->dev = dev;
-	c->sends = sends;
-	c->first = fd[0];
-	c->lanes = lanes;
+	c->dev = parts->dev;
+	c->sends = parts->sends;
+	c->first = parts->fd[0];
+	c->lanes = parts->lanes;
+	c->pool = parts->pool;
 	pthread_mutex_init(&c->lock, NULL);
 	for (int i = 0; i < TCP_SLOTS; i++)
 		c->request[i].comm = c;
-	for (int i = 0; i < lanes; i++) {
-		c->lane[i] =
-			(struct tcp_lane){ .comm = c, .fd = fd[i + 1], .index = i, .ready = true };
-		if (sends)
-			c->waiting_lanes |= 1u << i;
-	}
+	lanes_init(c, parts);
 	if (!sock_peer(c->first, &peer))
 		sock_addr_text(&peer, true, c->peer);
-	ret = comm_join(c, e);
+	ret = comm_join(c, parts, e);
 	if (ret) {
 		tcp_comm_close((struct net_comm *)c);
 		return ret;
@@ -157,6 +194,8 @@ static void comm_leave(struct tcp_comm *c)
 
 	for (int i = 0; i < c->lanes; i++)
 		tcp_worker_remove(&c->lane[i]);
+	for (int i = 0; i < c->lanes; i++)
+		tcp_taken_close(&c->lane[i]);
 	tcp_stage_free(c);
 	pthread_mutex_lock(&n->lock);
 	if (n->comms && !--n->comms)
@@ -175,9 +214,14 @@ void tcp_comm_close(struct net_comm *closing)
 	comm_leave(c);
 	epoll_ctl(c->net->waiting, EPOLL_CTL_DEL, c->first, NULL);
 	close(c->first);
-	for (int i = 0; i < c->lanes; i++)
+	for (int i = 0; i < c->lanes; i++) {
 		close(c->lane[i].fd);
+		if (c->lane[i].header_fd >= 0)
+			close(c->lane[i].header_fd);
+		free(c->lane[i].flying);
+	}
 	tcp_memory_free(c);
+	tcp_pool_put(c->pool);
 	pthread_mutex_destroy(&c->lock);
 	free(c->input);
 	free(c);
@@ -287,7 +331,7 @@ int tcp_isend(struct net_comm *comm, const void *data, size_t bytes, struct net_
 	atomic_store(&r->left, bytes);
 	atomic_store(&r->state, TCP_WAITING);
 	c->posted++;
-	if (!bytes || (bytes <= TCP_SHORT_BYTES && m->kind == NET_HOST))
+	if (!bytes || (bytes <= TCP_SHORT_BYTES && m->kind == NET_HOST && !m->binding))
 		tcp_short_queue(c, r);
 	else
 		long_queue(c, r);
@@ -451,5 +495,15 @@ void tcp_stats(struct net_comm *comm, struct net_stats *s)
 		s->socket_full_ns += atomic_load(&l->full_ns);
 		s->no_receive_ns += atomic_load(&l->no_receive_ns);
 		s->staging_ns += atomic_load(&l->staging_ns);
+		s->device_bytes += atomic_load(&l->device_bytes);
+		s->linear_bytes += atomic_load(&l->linear_bytes);
+		s->plain_bytes += atomic_load(&l->plain_bytes);
 	}
+	s->reason = atomic_load(&c->net->device[c->dev].reason);
+	if (c->pool || atomic_load(&c->binds))
+		s->path = NET_PATH_DEVMEM;
+	else if (c->net->options.cuda || c->net->options.device.kind != MEM_HOST)
+		s->path = NET_PATH_STAGED;
+	if (s->path == NET_PATH_DEVMEM)
+		s->reason = NULL;
 }

@@ -27,6 +27,7 @@ struct arrival {
 struct net_listener {
 	struct tcp_net *net;
 	int dev, fd;
+	struct tcp_pool *pool; /* what its NIC puts payload into; NULL: none */
 	unsigned char token[TCP_TOKEN_BYTES];
 	pthread_mutex_t lock;
 	struct arrival arrival[ARRIVALS];
@@ -36,11 +37,12 @@ struct net_listener {
 struct tcp_attempt {
 	struct tcp_attempt *next;
 	uint64_t id, deadline_ns;
-	int dev, lanes;
+	int dev, lanes, fds;
+	bool device; /* perhaps from device memory */
 	struct sock_addr addr;
 	struct tcp_hello hello;
-	int fd[TCP_LANES_MAX + 1];
-	size_t said[TCP_LANES_MAX + 1]; /* of the hello */
+	int fd[TCP_FDS_MAX];
+	size_t said[TCP_FDS_MAX]; /* of the hello */
 };
 
 static int set(int fd, int level, int name, int value)
@@ -70,6 +72,7 @@ int tcp_listen(struct net *net, int dev, unsigned char handle[NET_HANDLE_BYTES],
 	struct sock_listen how = { .backlog = 128 };
 	struct tcp_handle h = { .lanes = n->options.connections };
 	struct net_listener *l;
+	int ret;
 
 	*opened = NULL;
 	if (dev < 0 || dev >= net->devices)
@@ -80,17 +83,22 @@ int tcp_listen(struct net *net, int dev, unsigned char handle[NET_HANDLE_BYTES],
 		return err_set(e, ENOMEM, "no memory for a listener");
 	l->net = n;
 	l->dev = dev;
-	if (getrandom(l->token, sizeof(l->token), 0) != sizeof(l->token)) {
-		free(l);
-		return err_set(e, EIO, "cannot get random bytes: %m");
+	l->fd = -1;
+	ret = tcp_pool_get(n, dev, &l->pool, e);
+	if (!ret && getrandom(l->token, sizeof(l->token), 0) != sizeof(l->token))
+		ret = err_set(e, EIO, "cannot get random bytes: %m");
+	if (!ret) {
+		l->fd = sock_listen(&n->device[dev].addr, &how, e);
+		ret = l->fd < 0 ? l->fd : sock_local(l->fd, &h.addr);
 	}
-	l->fd = sock_listen(&n->device[dev].addr, &how, e);
-	if (l->fd < 0 || sock_local(l->fd, &h.addr)) {
-		int ret = l->fd < 0 ? l->fd : -errno;
-
+	if (ret) {
+		if (l->fd >= 0)
+			close(l->fd);
+		tcp_pool_put(l->pool);
 		free(l);
 		return ret;
 	}
+	h.apart = l->pool;
 	pthread_mutex_init(&l->lock, NULL);
 	for (int i = 0; i < ARRIVALS; i++)
 		l->arrival[i].fd = -1;
@@ -114,6 +122,7 @@ void tcp_close_listener(struct net_listener *l)
 		if (l->arrival[i].fd >= 0)
 			arrival_drop(&l->arrival[i]);
 	close(l->fd);
+	tcp_pool_put(l->pool);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 }
@@ -181,14 +190,15 @@ static void hear(struct net_listener *l, struct arrival *a)
 /* All connections of the comm that an arrival belongs to; false when some are missing. */
 static bool gather(struct net_listener *l, const struct arrival *of, struct arrival **all)
 {
-	for (int index = 0; index <= of->hello.lanes; index++) {
+	for (int index = 0; index < tcp_fd_count(of->hello.lanes, of->hello.apart); index++) {
 		all[index] = NULL;
 		for (int i = 0; i < ARRIVALS && !all[index]; i++) {
 			struct arrival *a = &l->arrival[i];
 
 			if (a->fd >= 0 && a->have == TCP_HELLO_BYTES && a->hello.index == index &&
 				a->hello.comm == of->hello.comm &&
-				a->hello.lanes == of->hello.lanes)
+				a->hello.lanes == of->hello.lanes &&
+				a->hello.apart == of->hello.apart)
 				all[index] = a;
 		}
 		if (!all[index])
@@ -197,10 +207,31 @@ static bool gather(struct net_listener *l, const struct arrival *of, struct arri
 	return true;
 }
 
+/* All connections are there. Their payload goes to the pool from now on; what came before is with the kernel, as
+ * ordinary bytes. */
+static int open_receiver(
+	struct net_listener *l, struct tcp_comm_parts *parts, struct tcp_comm **c, struct err *e)
+{
+	int ret;
+
+	if (l->pool && parts->apart) {
+		ret = tcp_pool_steer(l->pool, parts->fd + 1, parts->lanes, e);
+		if (ret) {
+			for (int i = 0; i < tcp_fd_count(parts->lanes, parts->apart); i++)
+				close(parts->fd[i]);
+			return ret;
+		}
+		tcp_pool_keep(l->pool);
+		parts->pool = l->pool;
+	}
+	return tcp_comm_open(c, l->net, parts, e);
+}
+
 static int accept_one(struct net_listener *l, struct tcp_comm **c, struct err *e)
 {
-	struct arrival *all[TCP_LANES_MAX + 1];
-	int fd[TCP_LANES_MAX + 1], lanes;
+	struct arrival *all[TCP_FDS_MAX];
+	int fd[TCP_FDS_MAX];
+	struct tcp_comm_parts parts = { .dev = l->dev, .fd = fd };
 
 	for (int i = 0; i < ARRIVALS; i++)
 		if (l->arrival[i].fd >= 0)
@@ -210,13 +241,14 @@ static int accept_one(struct net_listener *l, struct tcp_comm **c, struct err *e
 
 		if (a->fd < 0 || a->have < TCP_HELLO_BYTES || a->hello.index || !gather(l, a, all))
 			continue;
-		lanes = a->hello.lanes;
-		for (int k = 0; k <= lanes; k++) {
+		parts.lanes = a->hello.lanes;
+		parts.apart = a->hello.apart;
+		for (int k = 0; k < tcp_fd_count(parts.lanes, parts.apart); k++) {
 			fd[k] = all[k]->fd;
 			all[k]->fd = -1;
 			set_options(l->net, fd[k]);
 		}
-		return tcp_comm_open(c, l->net, l->dev, false, fd, lanes, e);
+		return open_receiver(l, &parts, c, e);
 	}
 	return 0;
 }
@@ -238,7 +270,7 @@ int tcp_accept(struct net_listener *l, struct net_comm **accepted, struct err *e
 
 static void attempt_free(struct tcp_attempt *a)
 {
-	for (int i = 0; i <= a->lanes; i++)
+	for (int i = 0; i < a->fds; i++)
 		if (a->fd[i] >= 0)
 			close(a->fd[i]);
 	free(a);
@@ -312,15 +344,18 @@ static int attempt_begin(struct tcp_net *n, int dev, const struct tcp_handle *h,
 	a->lanes = h->lanes;
 	a->addr = h->addr;
 	a->deadline_ns = clock_ns() + n->options.timeout_ns;
-	for (int i = 0; i <= a->lanes; i++)
+	ret = tcp_pool_wanted(n, dev, &a->device, e);
+	a->hello.apart = h->apart || a->device;
+	a->fds = tcp_fd_count(a->lanes, a->hello.apart);
+	for (int i = 0; i < a->fds; i++)
 		a->fd[i] = -1;
 	memcpy(a->hello.token, h->token, sizeof(a->hello.token));
 	a->hello.lanes = a->lanes;
-	if (getrandom(&a->hello.comm, sizeof(a->hello.comm), 0) < 0 ||
-		getrandom(&a->id, sizeof(a->id), 0) < 0)
+	if (!ret && (getrandom(&a->hello.comm, sizeof(a->hello.comm), 0) < 0 ||
+			    getrandom(&a->id, sizeof(a->id), 0) < 0))
 		ret = err_set(e, EIO, "cannot get random bytes: %m");
 	a->id |= 1; /* 0 is none */
-	for (int i = 0; !ret && i <= a->lanes; i++)
+	for (int i = 0; !ret && i < a->fds; i++)
 		ret = attempt_connect(n, a, i, e);
 	if (ret) {
 		attempt_free(a);
@@ -372,7 +407,7 @@ static int attempt_progress(struct tcp_attempt *a, struct err *e)
 	char text[SOCK_ADDR_TEXT];
 	int all = 1;
 
-	for (int i = 0; i <= a->lanes; i++) {
+	for (int i = 0; i < a->fds; i++) {
 		int ret = attempt_step(a, i, e);
 
 		if (ret < 0)
@@ -442,7 +477,14 @@ int tcp_connect(struct net *net, int dev, unsigned char handle[NET_HANDLE_BYTES]
 		attempt_free(a);
 		return ret;
 	}
-	ret = tcp_comm_open(&c, n, a->dev, true, a->fd, a->lanes, e);
+	ret = tcp_comm_open(&c, n,
+		&(struct tcp_comm_parts){ .dev = a->dev,
+			.lanes = a->lanes,
+			.sends = true,
+			.apart = a->hello.apart,
+			.device = a->device,
+			.fd = a->fd },
+		e);
 	free(a);
 	*connected = (struct net_comm *)c;
 	return ret;

@@ -175,8 +175,10 @@ int tcp_devices_find(struct tcp_net *n, struct err *e)
 
 void tcp_devices_free(struct tcp_net *n)
 {
-	for (int i = 0; n->device && i < n->base.devices; i++)
+	for (int i = 0; n->device && i < n->base.devices; i++) {
 		free(n->device[i].pci_path);
+		free(atomic_load(&n->device[i].reason));
+	}
 	free(n->device);
 	free(n->local);
 }
@@ -185,16 +187,20 @@ int tcp_device_properties(struct net *net, int dev, struct net_properties *p, st
 {
 	struct tcp_net *n = (struct tcp_net *)net;
 	const struct tcp_device *d;
+	bool by_nic;
 
 	if (dev < 0 || dev >= net->devices)
 		return err_set(
 			e, EINVAL, "there is no device %d, only 0 to %d", dev, net->devices - 1);
 	d = &n->device[dev];
+	/* Where it must be and cannot, listen and connect say so. */
+	if (tcp_pool_wanted(n, dev, &by_nic, NULL))
+		by_nic = false;
 	*p = (struct net_properties){
 		.name = d->nic.name,
 		.pci_path = d->pci_path,
 		.guid = d->guid,
-		.memory = NET_HOST | (n->options.cuda ? NET_CUDA : 0),
+		.memory = NET_HOST | (n->options.cuda ? NET_CUDA : 0) | (by_nic ? NET_DMABUF : 0),
 		.speed_mbps = d->nic.speed_bps ? (int)(d->nic.speed_bps / 1000000) : UNKNOWN_MBPS,
 		.max_comms = 65536,
 		.requests = TCP_SLOTS,

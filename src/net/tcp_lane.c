@@ -63,9 +63,10 @@ static bool claim(struct tcp_lane *l, struct tcp_piece *p)
 	return true;
 }
 
-static bool on_gpu(const struct net_request *r)
+/* Memory of a GPU that no NIC reaches. */
+static bool is_staged(const struct tcp_lane *l, const struct net_request *r)
 {
-	return r->memory->kind == NET_CUDA;
+	return r->memory->kind == NET_CUDA && !r->memory->binding && !l->taken;
 }
 
 /* Slices on their way from the GPU while the connection is busy with the one before. */
@@ -81,7 +82,7 @@ static void fetch_ahead(struct tcp_lane *l)
 		if (!claim(l, &slot->piece))
 			return;
 		s->count++;
-		if (on_gpu(slot->piece.request)) {
+		if (is_staged(l, slot->piece.request)) {
 			slot->piece.data = slot->data;
 			ret = tcp_stage_copy(l, slot, false, &e);
 		}
@@ -106,7 +107,7 @@ static enum next next_piece(struct tcp_lane *l)
 	if (!s || !s->count) {
 		if (!claim(l, &l->piece))
 			return NEXT_NONE;
-		if (!on_gpu(l->piece.request)) {
+		if (!is_staged(l, l->piece.request)) {
 			l->busy = true;
 			return NEXT_READY;
 		}
@@ -145,7 +146,8 @@ static void piece_over(struct tcp_lane *l)
 		s->first = (s->first + 1) % TCP_STAGE_SLOTS;
 		s->count--;
 	}
-	tcp_request_through(l->piece.request, l->piece.header.length);
+	if (!l->piece.request->memory->binding) /* else when the kernel has let go of it */
+		tcp_request_through(l->piece.request, l->piece.header.length);
 }
 
 /* Count what one call moved: header first, then payload. */
@@ -159,8 +161,7 @@ static void piece_moved(struct tcp_piece *p, size_t bytes)
 	p->done += bytes - header;
 }
 
-/* True: a slice went, or part of one. */
-static bool send_piece(struct tcp_lane *l)
+static ssize_t send_together(struct tcp_lane *l)
 {
 	struct tcp_piece *p = &l->piece;
 	struct iovec part[2] = {
@@ -168,7 +169,40 @@ static bool send_piece(struct tcp_lane *l)
 		{ p->data + p->done, p->header.length - p->done },
 	};
 	struct msghdr message = { .msg_iov = part, .msg_iovlen = 2 };
-	ssize_t n = sendmsg(l->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	return sendmsg(l->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* The header by its own connection, then the payload. */
+static ssize_t send_apart(struct tcp_lane *l)
+{
+	const struct tcp_piece *p = &l->piece;
+
+	if (p->header_done < TCP_HEADER_BYTES)
+		return send(l->header_fd, p->bytes + p->header_done,
+			TCP_HEADER_BYTES - p->header_done, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (p->request->memory->binding)
+		return tcp_flying_send(l);
+	return send(l->fd, p->data + p->done, p->header.length - p->done,
+		MSG_DONTWAIT | MSG_NOSIGNAL | (l->flying ? MSG_EOR : 0));
+}
+
+static void broke(struct tcp_lane *l, int code, bool by_device)
+{
+	struct err e = { 0 };
+
+	if (by_device && code != ECONNRESET && code != EPIPE && code != ETIMEDOUT)
+		devmem_explain(code, l->comm->sends, &e);
+	else
+		err_set(&e, code, "%s", strerror(code));
+	tcp_comm_fail(l->comm, code, "the connection to %s broke: %s", l->comm->peer, e.what);
+}
+
+/* True: a slice went, or part of one. */
+static bool send_piece(struct tcp_lane *l)
+{
+	struct tcp_piece *p = &l->piece;
+	ssize_t n = l->header_fd >= 0 ? send_apart(l) : send_together(l);
 
 	if (n < 0 && errno == EINTR)
 		return true;
@@ -178,7 +212,7 @@ static bool send_piece(struct tcp_lane *l)
 		return false;
 	}
 	if (n < 0) {
-		tcp_comm_fail(l->comm, errno, "the connection to %s broke: %m", l->comm->peer);
+		broke(l, errno, l->flying);
 		return false;
 	}
 	release(l, &l->full_ns);
@@ -191,11 +225,21 @@ static bool send_piece(struct tcp_lane *l)
 static bool run_sender(struct tcp_lane *l)
 {
 	size_t turn = 0;
+	int ret = l->flying ? tcp_flying_reap(l) : 0;
 
+	if (ret) {
+		broke(l, -ret, false);
+		return false;
+	}
 	while (turn < TCP_TURN_BYTES) {
-		enum next next = next_piece(l);
-		size_t before = l->piece.done;
+		enum next next;
+		size_t before;
 
+		/* Completions wake it. */
+		if (!l->busy && tcp_flying_full(l))
+			return false;
+		next = next_piece(l);
+		before = l->piece.done;
 		if (next != NEXT_READY)
 			return next == NEXT_COPYING;
 		if (!l->ready || !send_piece(l))
@@ -266,7 +310,7 @@ static bool begin_receive(struct tcp_lane *l)
 	l->busy = true;
 	p->done = 0;
 	p->data = p->request->data + p->header.offset;
-	if (on_gpu(p->request)) {
+	if (is_staged(l, p->request)) {
 		struct tcp_stage *s = l->stage;
 
 		if (p->header.length > TCP_STAGE_BYTES) {
@@ -290,10 +334,13 @@ static void piece_received(struct tcp_lane *l)
 
 	add(&l->slices, 1);
 	l->busy = false;
-	if (!on_gpu(p->request)) {
+	if (l->taken) /* its bytes are through as they get to their place */
+		return;
+	if (!is_staged(l, p->request)) {
 		tcp_request_through(p->request, p->header.length);
 		return;
 	}
+	// NOLINTNEXTLINE(clang-analyzer-core.NullDereference): made when the memory was registered
 	slot = &s->slot[(s->first + s->count) % TCP_STAGE_SLOTS];
 	slot->piece = *p;
 	ret = tcp_stage_copy(l, slot, true, &e);
@@ -303,13 +350,16 @@ static void piece_received(struct tcp_lane *l)
 		s->count++;
 }
 
-/* Copies to the GPU that have ended. */
+/* Copies to the GPU, and gathers there, that have ended. */
 static void reap(struct tcp_lane *l)
 {
 	struct tcp_stage *s = l->stage;
 	struct err e = { 0 };
+	int taken = l->taken ? tcp_taken_reap(l, &e) : 0;
 
-	while (s->count) {
+	if (taken)
+		tcp_comm_fail(l->comm, -taken, "%s", e.what);
+	while (s && s->count) {
 		struct tcp_piece *p = &s->slot[s->first].piece;
 		int ret = tcp_stage_done(l, &e);
 
@@ -335,7 +385,7 @@ static bool receive_failed(struct tcp_lane *l, ssize_t n)
 	if (n < 0 && errno == EAGAIN)
 		return false;
 	if (n < 0) {
-		tcp_comm_fail(c, errno, "the connection to %s broke: %m", c->peer);
+		broke(l, errno, l->taken && l->busy);
 	} else if (l->busy || l->piece.header_done) {
 		tcp_comm_fail(c, ECONNRESET, "%s closed a connection within a message", c->peer);
 	} else {
@@ -351,8 +401,8 @@ static bool receive_failed(struct tcp_lane *l, ssize_t n)
 static bool receive_header(struct tcp_lane *l)
 {
 	struct tcp_piece *p = &l->piece;
-	ssize_t n = recv(
-		l->fd, p->bytes + p->header_done, TCP_HEADER_BYTES - p->header_done, MSG_DONTWAIT);
+	ssize_t n = recv(l->header_fd >= 0 ? l->header_fd : l->fd, p->bytes + p->header_done,
+		TCP_HEADER_BYTES - p->header_done, MSG_DONTWAIT);
 
 	if (n <= 0)
 		return receive_failed(l, n);
@@ -385,6 +435,24 @@ static bool receive_payload(struct tcp_lane *l)
 	return true;
 }
 
+/* The rest of the payload, alone on its connection. */
+static bool receive_apart(struct tcp_lane *l)
+{
+	struct tcp_piece *p = &l->piece;
+	ssize_t n =
+		l->taken ? tcp_taken_receive(l)
+			 : recv(l->fd, p->data + p->done, p->header.length - p->done, MSG_DONTWAIT);
+
+	if (n <= 0)
+		return receive_failed(l, n);
+	p->done += (size_t)n;
+	if (p->done < p->header.length)
+		return true;
+	piece_received(l);
+	p->header_done = 0;
+	return true;
+}
+
 /* True: go on; false: nothing more can be done now. */
 static bool receive_step(struct tcp_lane *l)
 {
@@ -392,7 +460,9 @@ static bool receive_step(struct tcp_lane *l)
 		return begin_receive(l);
 	if (!l->ready || l->ended)
 		return false;
-	return l->busy ? receive_payload(l) : receive_header(l);
+	if (!l->busy)
+		return receive_header(l);
+	return l->header_fd >= 0 ? receive_apart(l) : receive_payload(l);
 }
 
 static bool run_receiver(struct tcp_lane *l)
@@ -403,12 +473,15 @@ static bool run_receiver(struct tcp_lane *l)
 	while (turn < TCP_TURN_BYTES) {
 		size_t before = l->piece.done;
 
-		if (s)
+		if (s || l->taken)
 			reap(l);
-		if (s && tcp_stage_full(s))
+		if ((s && tcp_stage_full(s)) || tcp_taken_full(l))
 			return true;
-		if (!receive_step(l))
-			return s && s->count;
+		if (!receive_step(l)) {
+			if (l->taken && l->taken->count)
+				reap(l); /* launch what has just come */
+			return (s && s->count) || (l->taken && l->taken->count);
+		}
 		turn += l->piece.done > before ? l->piece.done - before : 0;
 	}
 	return true;
@@ -419,6 +492,8 @@ static bool drain(struct tcp_lane *l)
 {
 	struct tcp_stage *s = l->stage;
 
+	if (tcp_taken_drain(l))
+		return true;
 	while (s && s->count) {
 		if (!tcp_stage_done(l, NULL))
 			return true;

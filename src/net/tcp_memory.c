@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Registered memory of a comm: of the host, of a GPU, and dma-bufs, which are duplicated: the caller may close its own
- * descriptor at once. No NIC is asked to reach into them here: a dma-buf that the host can map is sent from and
- * received into where it is, that of a GPU goes through pinned memory as any memory of a GPU does. */
+ * descriptor at once. A NIC that can sends from them by itself; else a dma-buf that the host can map is sent from where it
+ * is, and that of a GPU goes through pinned memory as any memory of a GPU does. */
 #include <fcntl.h>
 #include <linux/dma-buf.h>
 #include <stdlib.h>
@@ -26,6 +26,7 @@ static struct net_memory *memory_new(void *data, size_t bytes, enum net_memory_k
 
 static void memory_drop(struct net_memory *m)
 {
+	tcp_binding_put(m);
 	if (m->mapping)
 		munmap(m->mapping, m->mapping_bytes);
 	if (m->dmabuf >= 0)
@@ -56,6 +57,9 @@ void tcp_memory_free(struct tcp_comm *c)
 
 static int prepare(struct tcp_comm *c, void *data, enum net_memory_kind kind, struct err *e)
 {
+	if (kind == NET_CUDA && c->pool && tcp_pool_memory(c->pool)->data)
+		return err_set(
+			e, EOPNOTSUPP, "what comes here goes to udmabuf memory, not to a GPU");
 	if (kind == NET_CUDA && c->net->options.cuda)
 		return tcp_stage_prepare(c, data, e);
 	if (kind == NET_CUDA)
@@ -81,6 +85,13 @@ int tcp_reg(struct net_comm *comm, void *data, size_t bytes, enum net_memory_kin
 	m = memory_new(data, bytes, kind);
 	if (!m)
 		return err_set(e, ENOMEM, "no memory for a registration");
+	if (kind == NET_CUDA) {
+		ret = tcp_binding_get(c, m, -1, 0, e);
+		if (ret) {
+			memory_drop(m);
+			return ret;
+		}
+	}
 	memory_add(c, m);
 	*registered = m;
 	return 0;
@@ -152,6 +163,8 @@ int tcp_reg_dmabuf(struct net_comm *comm, void *data, size_t bytes, enum net_mem
 		ret = err_set(e, errno, "cannot keep the descriptor of a dma-buf: %m");
 	if (!ret && kind != NET_CUDA)
 		ret = map(m, offset, e);
+	if (!ret)
+		ret = tcp_binding_get(c, m, m->dmabuf, offset, e);
 	if (ret) {
 		memory_drop(m);
 		return ret;

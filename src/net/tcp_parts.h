@@ -20,6 +20,7 @@
 #include "base/cpus.h"
 #include "base/spin.h"
 #include "mem/cuda_queue.h"
+#include "net/devmem.h"
 #include "net/tcp.h"
 #include "net/tcp_wire.h"
 #include "sys/nic.h"
@@ -37,13 +38,18 @@
 struct tcp_net;
 struct tcp_comm;
 struct tcp_lane;
-struct tcp_stage;
+struct tcp_pool;
+struct tcp_binding;
 
 struct tcp_device {
 	struct nic nic;
 	struct sock_addr addr;
 	char *pci_path; /* NULL: not a PCI device */
 	uint64_t guid;
+	/* Below the net's lock: whether the NIC may be able to reach device memory by itself. */
+	bool asked, devmem;
+	_Atomic(char *)
+		reason; /* why bytes are staged though it was wished for; NULL: they are not */
 };
 
 /* Memory of one registration. */
@@ -55,7 +61,9 @@ struct net_memory {
 	int dmabuf;   /* a duplicate of the caller's, -1: none */
 	char *mapping, *view; /* of a dma-buf that the host reaches: what data stands for */
 	size_t mapping_bytes;
-	atomic_int users; /* requests */
+	struct tcp_binding *binding; /* the NIC sends from it; NULL: it does not */
+	uint64_t binding_offset;     /* of data, or of what it stands for, in the dma-buf */
+	atomic_int users;	     /* requests */
 	struct net_memory *next, **link;
 };
 
@@ -95,6 +103,7 @@ struct tcp_piece {
  * Made when CUDA memory is registered, then the worker's alone. */
 struct tcp_stage {
 	struct cuda_queue *queue; /* the worker's */
+	struct tcp_queue *way;	  /* that queue's */
 	struct region pinned;
 	struct tcp_stage_slot {
 		struct tcp_piece piece;
@@ -109,13 +118,59 @@ struct tcp_stage {
 struct tcp_queue {
 	struct cuda_gpu *gpu;
 	struct cuda_queue *queue;
+	struct tcp_gather *gather; /* made when the first lane needs it */
 	struct tcp_queue *next;
+};
+
+/* What a lane has received into a pool, and what becomes of it; made with the comm, then the worker's alone. */
+struct tcp_taken {
+	struct tcp_pool *pool;
+	struct tcp_taken_slot {
+		struct devmem_rx devmem; /* the fragments, and what gives them back */
+		struct net_request *request;
+		size_t bytes;
+		cuda_address to; /* memory of a GPU: where they belong, */
+		uint64_t batch;	 /* and the launch that brings them there; 0: not even asked for */
+	} slot[TCP_STAGE_SLOTS];
+	unsigned int first, count;
+	struct mem_fragment *list; /* DEVMEM_FRAGMENTS; memory that the CPU reaches */
+	struct tcp_gather *gather; /* memory of a GPU: the worker's */
+};
+
+/* What the lanes of a worker have received for one GPU since the last launch: one kernel for all of it. Launches are
+ * numbered from 1; the worker's alone. */
+#define TCP_LAUNCHES 16
+struct tcp_gather {
+	struct tcp_queue *way;
+	struct mem_fragment list[CUDA_QUEUE_FRAGMENTS]; /* offsets and positions are addresses */
+	size_t count;
+	bool open;  /* something waits for the next launch */
+	int broken; /* -errno: the GPU failed */
+	struct cuda_mark *mark[TCP_LAUNCHES];
+	uint64_t launched, finished;
+	struct tcp_gather *next; /* of the worker's open ones */
+};
+
+/* Slices that the NIC sends from device memory, until the kernel has let go of them. */
+#define TCP_FLYING 16
+struct tcp_flying {
+	struct tcp_flying_slot {
+		struct net_request *request;
+		size_t bytes;
+		uint32_t first_call, calls, calls_done;
+		bool whole; /* all of it was handed to the kernel */
+	} slot[TCP_FLYING];
+	unsigned int first, count;
+	uint32_t calls; /* begun on this connection */
 };
 
 struct tcp_lane {
 	struct tcp_comm *comm;
 	struct tcp_worker *worker;
 	int fd, index;
+	int header_fd; /* what stands before slices has a connection of its own; -1: it has not */
+	struct tcp_taken *taken;   /* receiving: NULL: no pool */
+	struct tcp_flying *flying; /* sending: NULL: not from device memory */
 	/* The worker's thread. */
 	bool ready; /* since the last EAGAIN nothing speaks against trying */
 	bool busy;  /* piece is in use */
@@ -134,13 +189,16 @@ struct tcp_lane {
 	struct tcp_lane *next_kicked;
 	bool leaving, left;
 	_Atomic uint64_t slices, full_ns, no_receive_ns, staging_ns;
+	_Atomic uint64_t device_bytes, linear_bytes, plain_bytes;
 };
 
 struct tcp_comm {
 	struct tcp_net *net;
 	int dev;
 	bool sends;
-	int first; /* the connection for short messages */
+	struct tcp_pool *pool; /* receiving: what the NIC puts payload into; NULL: none */
+	_Atomic bool binds;    /* sending: some memory is bound to the NIC */
+	int first;	       /* the connection for short messages */
 	char peer[SOCK_ADDR_TEXT];
 	int lanes;
 	struct tcp_lane lane[TCP_LANES_MAX];
@@ -182,7 +240,8 @@ struct tcp_worker {
 	pthread_cond_t left; /* a lane has */
 	struct tcp_lane *kicked;
 	bool stop;
-	struct tcp_queue *queues; /* below the net's lock */
+	struct tcp_queue *queues;   /* below the net's lock */
+	struct tcp_gather *gathers; /* open ones */
 };
 
 struct tcp_attempt;
@@ -206,6 +265,8 @@ struct tcp_net {
 	struct tcp_attempt *attempts;
 	struct tcp_queue *queues;   /* for short messages */
 	pthread_mutex_t short_lock; /* whoever uses those */
+	char *queue_list;	    /* of options */
+	char gpu[32];		    /* of options */
 };
 
 /* tcp_device.c: the devices that options.interfaces asks for. */
@@ -224,9 +285,20 @@ void tcp_close_listener(struct net_listener *l);
 /* Give up connects that nobody asks for any more; all of them when the net closes. */
 void tcp_attempts_drop(struct tcp_net *n, bool all);
 
-/* tcp_comm.c: fd[0] for short messages, fd[1 .. lanes]. Takes the descriptors over, also on failure. */
-int tcp_comm_open(struct tcp_comm **opened, struct tcp_net *n, int dev, bool sends, const int *fd,
-	int lanes, struct err *e);
+/* tcp_comm.c: what a comm is made of, fd as tcp_hello.index says. Takes descriptors and pool over, also on failure. */
+struct tcp_comm_parts {
+	int dev, lanes;
+	bool sends, apart;
+	bool device; /* sending: perhaps from device memory */
+	const int *fd;
+	struct tcp_pool *pool; /* NULL: none */
+};
+int tcp_comm_open(struct tcp_comm **opened, struct tcp_net *n, const struct tcp_comm_parts *parts,
+	struct err *e);
+static inline int tcp_fd_count(int lanes, bool apart)
+{
+	return 1 + lanes * (apart ? 2 : 1);
+}
 void tcp_comm_close(struct net_comm *c);
 /* Words about what ends a comm; the first call counts. Any thread. */
 void tcp_comm_fail(struct tcp_comm *c, int code, const char *format, ...)
@@ -269,6 +341,7 @@ int tcp_request_find(
 
 /* tcp_stage.c: memory of a GPU. Prepare: in reg(), so that nothing is made while data flows. */
 int tcp_stage_prepare(struct tcp_comm *c, void *data, struct err *e);
+int tcp_stage_prepare_on(struct tcp_comm *c, const char *which, struct err *e);
 void tcp_stage_free(struct tcp_comm *c);
 void tcp_queues_free(struct tcp_queue **queues);
 bool tcp_stage_full(const struct tcp_stage *s);
@@ -279,10 +352,51 @@ int tcp_stage_done(struct tcp_lane *l, struct err *e);
 /* The copy of a short message, waited for: it takes some microseconds, and rarely happens. */
 int tcp_stage_short(struct tcp_comm *c, char *to, const void *from, size_t bytes, struct err *e);
 
+/* tcp_pool.c: memory that NICs receive into, and memory that they send from. */
+/* Whether device memory is wished for and the device may be able to; where it is not, its reason says why. -errno only
+ * where there must be no other way. */
+int tcp_pool_wanted(struct tcp_net *n, int dev, bool *wanted, struct err *e);
+/* The pool of a device, made when nobody of the process has it yet. 0 with *pool NULL: the way is staged, and the
+ * device's reason says why. */
+int tcp_pool_get(struct tcp_net *n, int dev, struct tcp_pool **pool, struct err *e);
+void tcp_pool_keep(struct tcp_pool *p); /* one more user */
+void tcp_pool_put(struct tcp_pool *p);	/* after its connections are closed */
+/* What comes on these connections goes to the pool from now on. */
+int tcp_pool_steer(struct tcp_pool *p, const int *fd, int count, struct err *e);
+struct region *tcp_pool_memory(struct tcp_pool *p);
+uint32_t tcp_pool_id(const struct tcp_pool *p);
+/* Bind registered memory of a comm to its NIC, where that is wished for: a dma-buf, or, with fd -1, memory of a GPU, which
+ * is exported for it. 0 without a binding: as tcp_pool_get(). */
+int tcp_binding_get(
+	struct tcp_comm *c, struct net_memory *m, int fd, uint64_t offset, struct err *e);
+void tcp_binding_put(struct net_memory *m);
+uint32_t tcp_binding_id(const struct net_memory *m);
+
+/* tcp_devmem.c: payload of a lane by the NIC itself. */
+int tcp_taken_open(struct tcp_lane *l, struct tcp_pool *pool, struct err *e);
+void tcp_taken_close(struct tcp_lane *l);
+bool tcp_taken_full(const struct tcp_lane *l);
+/* Receive of the slice that is under way. Bytes, as recv() with its errno. What is in its place is through. */
+ssize_t tcp_taken_receive(struct tcp_lane *l);
+/* Gathers that have ended: their fragments go back, their bytes are through. -errno with words. */
+int tcp_taken_reap(struct tcp_lane *l, struct err *e);
+/* After a failure: true while the GPU still writes. */
+bool tcp_taken_drain(struct tcp_lane *l);
+/* The lane leaves its worker, in whose thread this is: wait for the GPU. */
+void tcp_taken_leave(struct tcp_lane *l);
+/* The end of a worker's turn: launch what its lanes have received. */
+void tcp_gathers_launch(struct tcp_worker *w);
+void tcp_gather_close(struct tcp_gather *g);
+/* A slice, begun and continued; bytes, as send(). */
+bool tcp_flying_full(const struct tcp_lane *l);
+ssize_t tcp_flying_send(struct tcp_lane *l);
+/* What the kernel has let go of is through; -errno: the connection broke. */
+int tcp_flying_reap(struct tcp_lane *l);
+
 /* tcp_worker.c */
 int tcp_workers_start(struct tcp_net *n, int dev, struct err *e);
 void tcp_workers_stop(struct tcp_net *n);
-int tcp_worker_add(struct tcp_worker *w, struct tcp_lane *l, struct err *e);
+int tcp_worker_add(struct tcp_lane *l, struct err *e);
 /* The lane is the worker's no more when this returns. */
 void tcp_worker_remove(struct tcp_lane *l);
 /* Any thread: make the worker look at the lane. */

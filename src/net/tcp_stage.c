@@ -48,6 +48,7 @@ void tcp_queues_free(struct tcp_queue **queues)
 
 		*queues = q->next;
 		cuda_queue_close(q->queue);
+		tcp_gather_close(q->gather);
 		cuda_gpu_put(q->gpu);
 		free(q);
 	}
@@ -78,6 +79,7 @@ static int stage_open(struct tcp_stage **opened, struct tcp_queue *q, struct err
 	if (!s)
 		return err_set(e, ENOMEM, "no memory for staging");
 	s->queue = q->queue;
+	s->way = q;
 	ret = region_alloc_in(&s->pinned, &where, (size_t)TCP_STAGE_SLOTS * TCP_STAGE_BYTES, e);
 	for (int i = 0; !ret && i < TCP_STAGE_SLOTS; i++) {
 		s->slot[i].data = s->pinned.data + (size_t)i * TCP_STAGE_BYTES;
@@ -130,13 +132,18 @@ static int prepare_lanes(struct tcp_comm *c, const char *which, struct err *e)
 
 int tcp_stage_prepare(struct tcp_comm *c, void *data, struct err *e)
 {
-	struct tcp_net *n = c->net;
 	char which[16];
 	int ret;
 
 	ret = cuda_gpu_of(data, which, e);
-	if (ret)
-		return ret;
+	return ret ? ret : tcp_stage_prepare_on(c, which, e);
+}
+
+int tcp_stage_prepare_on(struct tcp_comm *c, const char *which, struct err *e)
+{
+	struct tcp_net *n = c->net;
+	int ret = 0;
+
 	pthread_mutex_lock(&n->lock);
 	if (!c->gpu)
 		ret = prepare_short(c, which, e);

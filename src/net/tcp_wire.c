@@ -15,6 +15,7 @@ enum {
 	HANDLE_LANES = 6,
 	HANDLE_FAMILY = 7, /* 4 or 6 */
 	HANDLE_PORT = 8,   /* as on the network */
+	HANDLE_APART = 10, /* 0 or 1 */
 	HANDLE_SCOPE = 12,
 	HANDLE_ADDRESS = 16,
 	HANDLE_TOKEN = 32,
@@ -75,6 +76,7 @@ void tcp_handle_write(unsigned char out[NET_HANDLE_BYTES], const struct tcp_hand
 	put_u16(out + HANDLE_VERSION, TCP_VERSION);
 	out[HANDLE_LANES] = (unsigned char)h->lanes;
 	out[HANDLE_FAMILY] = v6 ? 6 : 4;
+	out[HANDLE_APART] = h->apart;
 	memcpy(out + HANDLE_PORT, v6 ? &in6->sin6_port : &in4->sin_port, 2);
 	if (v6) {
 		put_u32(out + HANDLE_SCOPE, in6->sin6_scope_id);
@@ -127,12 +129,13 @@ int tcp_handle_read(struct tcp_handle *h, const unsigned char in[NET_HANDLE_BYTE
 	}
 	for (int i = HANDLE_ZERO; i < HANDLE_ATTEMPT; i++)
 		zero |= in[i];
-	if (zero || (in[HANDLE_FAMILY] != 4 && in[HANDLE_FAMILY] != 6) || !in[HANDLE_LANES] ||
-		in[HANDLE_LANES] > TCP_LANES_MAX || !get_u16(in + HANDLE_PORT))
+	if (zero || in[HANDLE_APART] > 1 || (in[HANDLE_FAMILY] != 4 && in[HANDLE_FAMILY] != 6) ||
+		!in[HANDLE_LANES] || in[HANDLE_LANES] > TCP_LANES_MAX || !get_u16(in + HANDLE_PORT))
 		return err_set(e, EINVAL, "the handle of weir's transport is damaged");
 	read_address(&h->addr, in);
 	memcpy(h->token, in + HANDLE_TOKEN, TCP_TOKEN_BYTES);
 	h->lanes = in[HANDLE_LANES];
+	h->apart = in[HANDLE_APART] == 1;
 	h->attempt = get_u64(in + HANDLE_ATTEMPT);
 	return 0;
 }
@@ -146,20 +149,24 @@ void tcp_hello_write(unsigned char out[TCP_HELLO_BYTES], const struct tcp_hello 
 	out[7] = (unsigned char)h->lanes;
 	memcpy(out + 8, h->token, TCP_TOKEN_BYTES);
 	put_u64(out + 24, h->comm);
+	put_u64(out + 32, h->apart);
 }
 
 int tcp_hello_read(struct tcp_hello *h, const unsigned char in[TCP_HELLO_BYTES], struct err *e)
 {
-	if (get_u32(in) != HELLO_MAGIC || get_u64(in + 32))
+	uint64_t apart = get_u64(in + 32);
+
+	if (get_u32(in) != HELLO_MAGIC || apart > 1)
 		return err_set(e, EPROTO, "a connection does not speak weir's transport");
 	if (get_u16(in + 4) != TCP_VERSION)
 		return err_set(e, EPROTONOSUPPORT,
 			"a connection speaks version %u of weir's transport, not %d",
 			get_u16(in + 4), TCP_VERSION);
-	if (!in[7] || in[7] > TCP_LANES_MAX || in[6] > in[7])
+	if (!in[7] || in[7] > TCP_LANES_MAX || in[6] > in[7] * (1 + apart))
 		return err_set(e, EPROTO, "a connection says it is number %u of %u", in[6], in[7]);
 	h->index = in[6];
 	h->lanes = in[7];
+	h->apart = apart;
 	memcpy(h->token, in + 8, TCP_TOKEN_BYTES);
 	h->comm = get_u64(in + 24);
 	return 0;

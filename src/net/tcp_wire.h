@@ -12,6 +12,7 @@
 #ifndef WEIR_NET_TCP_WIRE_H
 #define WEIR_NET_TCP_WIRE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -21,6 +22,7 @@
 #define TCP_VERSION	1
 #define TCP_TOKEN_BYTES 16
 #define TCP_LANES_MAX	16
+#define TCP_FDS_MAX	(2 * TCP_LANES_MAX + 1) /* connections of a comm */
 /* Messages up to this length go on the first connection, in the caller's thread. Longer ones are worth
  * a helper: NCCL drives all its channels from one thread, and 32 KiB copied there halved its
  * all-reduce of 1 MiB. */
@@ -30,6 +32,7 @@ struct tcp_handle {
 	struct sock_addr addr;
 	unsigned char token[TCP_TOKEN_BYTES];
 	int lanes;	  /* connections for long messages that the listener wishes */
+	bool apart;	  /* and that each has a second one for what stands before its slices */
 	uint64_t attempt; /* in the sender's copy: the connect in progress; 0 none */
 };
 
@@ -44,8 +47,9 @@ void tcp_handle_set_attempt(unsigned char out[NET_HANDLE_BYTES], uint64_t attemp
 struct tcp_hello {
 	unsigned char token[TCP_TOKEN_BYTES];
 	uint64_t comm; /* the same on all connections of a comm */
-	int index;     /* 0: short messages; 1 .. lanes */
+	int index; /* 0: short messages; 1 .. lanes; apart: headers of those lanes + 1 .. 2 * lanes */
 	int lanes;
+	bool apart;
 };
 
 void tcp_hello_write(unsigned char out[TCP_HELLO_BYTES], const struct tcp_hello *h);

@@ -67,7 +67,10 @@ static bool take_kicked(struct tcp_worker *w)
 			continue;
 		}
 		epoll_ctl(w->epoll, EPOLL_CTL_DEL, l->fd, NULL);
+		if (l->header_fd >= 0)
+			epoll_ctl(w->epoll, EPOLL_CTL_DEL, l->header_fd, NULL);
 		drop(w, l);
+		tcp_taken_leave(l);
 		l->left = true;
 		pthread_cond_broadcast(&w->left);
 	}
@@ -91,8 +94,11 @@ static int take_events(struct tcp_worker *w, int timeout_ms)
 			continue;
 		}
 		l->ready = true;
-		/* A receiver says nothing: when a sender hears something, it is the end. */
-		if (l->comm->sends && event[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		/* A receiver says nothing: when a sender hears something, it is the end, but for
+		 * completions of what the NIC sent by itself. */
+		if (l->comm->sends &&
+			event[i].events &
+				(EPOLLRDHUP | EPOLLHUP | (l->flying ? 0u : (uint32_t)EPOLLERR)))
 			tcp_comm_fail(
 				l->comm, ECONNRESET, "%s closed the connection", l->comm->peer);
 		enqueue(w, l);
@@ -151,6 +157,8 @@ static void *worker_main(void *arg)
 			if (tcp_lane_run(l))
 				enqueue(w, l);
 		} while (l != last);
+		if (w->gathers)
+			tcp_gathers_launch(w);
 		take_events(w, 0);
 	}
 	return NULL;
@@ -183,16 +191,15 @@ void tcp_worker_kick(struct tcp_lane *l)
 	ring(w);
 }
 
-int tcp_worker_add(struct tcp_worker *w, struct tcp_lane *l, struct err *e)
+int tcp_worker_add(struct tcp_lane *l, struct err *e)
 {
 	struct epoll_event event = { .data.ptr = l,
 		.events = EPOLLET | EPOLLRDHUP | (l->comm->sends ? EPOLLOUT : EPOLLIN) };
 
-	l->worker = w;
-	if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, l->fd, &event) < 0) {
-		l->worker = NULL;
+	if (epoll_ctl(l->worker->epoll, EPOLL_CTL_ADD, l->fd, &event) < 0 ||
+		(l->header_fd >= 0 &&
+			epoll_ctl(l->worker->epoll, EPOLL_CTL_ADD, l->header_fd, &event) < 0))
 		return err_set(e, errno, "cannot watch a connection: %m");
-	}
 	return 0;
 }
 

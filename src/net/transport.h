@@ -85,6 +85,13 @@ struct net_properties {
 	bool unpacks;	      /* received data lies in fragments until the caller has gathered it */
 };
 
+/* Which way bytes go between a NIC and memory that is not ordinary memory of the host. */
+enum net_path {
+	NET_PATH_HOST,	 /* it is */
+	NET_PATH_DEVMEM, /* the NIC reads and writes it */
+	NET_PATH_STAGED, /* the kernel copies, and for a GPU the copy engine */
+};
+
 /* What a comm has done so far, and what held it up. Times add up over the comm's connections, and
  * begin and end when a message is begun and done: an idle comm waits for nothing. */
 struct net_stats {
@@ -96,6 +103,12 @@ struct net_stats {
 	uint64_t starved_ns;	    /* receiving: a receive was posted, no data was there */
 	uint64_t unacknowledged_ns; /* sending: all sent, not yet taken (0: nobody asks) */
 	uint64_t staging_ns;	    /* waited for the copy between GPU and pinned memory */
+	enum net_path path;
+	const char
+		*reason; /* why it is not devmem, which was wished for; NULL: it was not, or is */
+	/* Payload between the NIC and device memory; and what came as ordinary bytes where device memory was
+	 * meant to: with the headers (header split missed it), or by another queue (steering did). */
+	uint64_t device_bytes, linear_bytes, plain_bytes;
 };
 
 /* A received message that lies in fragments. */

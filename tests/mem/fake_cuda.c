@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fake_cuda.h"
 
+#include <fcntl.h>
+#include <linux/udmabuf.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -190,23 +194,75 @@ FAKE(cuMemGetInfo_v2, size_t *free_bytes, size_t *bytes)
 	return 0;
 }
 
-/* The size stands before, and nothing behind: who goes there gets a signal. */
+/* What stands before an allocation; behind it is nothing: who goes there gets a signal. */
+struct before {
+	size_t bytes;
+	int memfd; /* that it is of, so that it can be exported */
+	struct before *next;
+};
+static struct before *allocations;
+static pthread_mutex_t allocations_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static char *guarded(size_t bytes)
 {
-	size_t whole = (bytes + GUARD - 1) / GUARD * GUARD;
-	char *p = mmap(NULL, whole + 2 * GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		-1, 0);
+	size_t whole = (bytes + GUARD - 1) / GUARD * GUARD + 2 * GUARD;
+	int fd = memfd_create("fake-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct before *before;
+	char *p;
 
-	if (p == MAP_FAILED)
+	if (fd < 0 || ftruncate(fd, (off_t)whole) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
 		return NULL;
-	*(size_t *)(void *)p = whole + 2 * GUARD;
-	mprotect(p + GUARD + whole, GUARD, PROT_NONE);
+	p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED) {
+		close(fd);
+		return NULL;
+	}
+	before = (struct before *)(void *)p;
+	before->bytes = whole;
+	before->memfd = fd;
+	mprotect(p + whole - GUARD, GUARD, PROT_NONE);
+	pthread_mutex_lock(&allocations_lock);
+	before->next = allocations;
+	allocations = before;
+	pthread_mutex_unlock(&allocations_lock);
 	return p + GUARD;
 }
 
 static void unguard(char *p)
 {
-	munmap(p - GUARD, *(size_t *)(void *)(p - GUARD));
+	struct before *before = (struct before *)(void *)(p - GUARD), **link = &allocations;
+
+	pthread_mutex_lock(&allocations_lock);
+	while (*link != before)
+		link = &(*link)->next;
+	*link = before->next;
+	pthread_mutex_unlock(&allocations_lock);
+	close(before->memfd);
+	munmap(before, before->bytes);
+}
+
+/* A dma-buf that NICs reach, where the kernel makes them of memfds. */
+static int export(unsigned long long address, size_t bytes)
+{
+	int device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), fd = -1;
+	const struct before *b;
+
+	pthread_mutex_lock(&allocations_lock);
+	for (b = allocations; b; b = b->next)
+		if (address >= (uintptr_t)b && address + bytes <= (uintptr_t)b + b->bytes)
+			break;
+	if (b && device >= 0) {
+		struct udmabuf_create create = { .memfd = (unsigned)b->memfd,
+			.flags = UDMABUF_FLAGS_CLOEXEC,
+			.offset = address - (uintptr_t)b,
+			.size = bytes };
+
+		fd = ioctl(device, UDMABUF_CREATE, &create);
+	}
+	pthread_mutex_unlock(&allocations_lock);
+	if (device >= 0)
+		close(device);
+	return fd;
 }
 
 FAKE(cuMemAlloc_v2, unsigned long long *address, size_t bytes)
@@ -455,7 +511,9 @@ FAKE(cuMemGetHandleForAddressRange, void *handle, unsigned long long address, si
 	IN_CONTEXT();
 	if (type != 1 || flags || address % 4096 || bytes % 4096)
 		return INVALID_VALUE;
-	*(int *)handle = memfd_create("fake-dmabuf", MFD_CLOEXEC);
+	*(int *)handle = export(address, bytes);
+	if (*(int *)handle < 0)
+		*(int *)handle = memfd_create("fake-dmabuf", MFD_CLOEXEC);
 	return 0;
 }
 
