@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,24 @@ static bool wants_cuda(void)
 	return false;
 }
 
+/* Memory of a GPU by the NIC itself: only where it is asked for, because it changes the NIC, and one process has it. */
+static void want_path(struct net_tcp_options *o, char gpu[16])
+{
+	const char *text = getenv("WEIR_PATH");
+
+	if (!text || !*text || !strcmp(text, "staged"))
+		return;
+	if (!o->cuda || (strcmp(text, "auto") != 0 && strcmp(text, "devmem") != 0)) {
+		core_log(PLUGIN_WARN, "NET/weir: WEIR_PATH=%s is ignored: %s", text,
+			o->cuda ? "it must be staged, auto or devmem" : "it needs WEIR_CUDA=1");
+		return;
+	}
+	snprintf(gpu, 16, "%d", number_of("WEIR_GPU", 0, 1000, 0));
+	o->path = !strcmp(text, "devmem") ? NET_TCP_DEVMEM : NET_TCP_AUTO;
+	o->device = (struct mem_where){ .kind = MEM_CUDA, .gpu = gpu };
+	o->queues = getenv("WEIR_QUEUES");
+}
+
 /* NCCL opens few channels where it believes a network to be slow, and one channel keeps at most eight
  * steps of 512 KiB under way: over TCP that is not enough. Its user's word comes first. The environment is
  * changed once in the life of the process, when NCCL loads the plugin, below the lock: other threads should not
@@ -123,6 +142,7 @@ static int open_net(struct err *e)
 {
 	struct net_tcp_options o = { .interfaces = getenv("WEIR_IFNAME") };
 	struct net_properties p;
+	char gpu[16];
 	int ret;
 
 	if (!o.interfaces || !*o.interfaces)
@@ -131,6 +151,7 @@ static int open_net(struct err *e)
 	o.threads = number_of("WEIR_THREADS", 1, 256, 0);
 	o.timeout_ns = (uint64_t)number_of("WEIR_TIMEOUT", 1, 86400, 0) * 1000000000u;
 	o.cuda = wants_cuda();
+	want_path(&o, gpu);
 	/* A rank may wait for another that computes; one that is stopped must not hold the rest for ever. */
 	o.stall_ns = (uint64_t)number_of("WEIR_STALL_TIMEOUT", 0, 86400 * 7, STALL_S) * 1000000000u;
 	ret = net_tcp_open(&core.net, &o, e);
@@ -139,8 +160,11 @@ static int open_net(struct err *e)
 			core.net->ignored);
 	for (int i = 0; !ret && i < core.net->devices; i++)
 		if (!core.net->ops->properties(core.net, i, &p, NULL))
-			core_log(PLUGIN_INFO, "NET/weir: weir " WEIR_VERSION " uses %s, %d Mbit/s",
-				p.name, p.speed_mbps);
+			core_log(PLUGIN_INFO,
+				"NET/weir: weir " WEIR_VERSION " uses %s, %d Mbit/s%s", p.name,
+				p.speed_mbps,
+				p.memory & NET_DMABUF ? ", which reaches GPU memory by itself"
+						      : "");
 	return ret;
 }
 
@@ -266,6 +290,19 @@ int core_reg(void *comm, void *data, size_t bytes, int kind, void **memory)
 
 	*memory = m;
 	return told(ret, &e, "register");
+}
+
+int core_reg_dmabuf(
+	void *comm, void *data, size_t bytes, int kind, uint64_t offset, int fd, void **memory)
+{
+	struct core_comm *k = comm;
+	struct net_memory *m;
+	struct err e = { 0 };
+	int ret = core.net->ops->reg_dmabuf(
+		k->comm, data, bytes, (enum net_memory_kind)kind, offset, fd, &m, &e);
+
+	*memory = m;
+	return told(ret, &e, "register a dma-buf");
 }
 
 /* NCCL takes the memory back when it aborts a communicator, whatever is under way: then the comm ends

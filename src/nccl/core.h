@@ -24,6 +24,8 @@ int core_close_listener(void *listener);
 int core_close(void *comm);
 
 int core_reg(void *comm, void *data, size_t bytes, int kind, void **memory);
+int core_reg_dmabuf(
+	void *comm, void *data, size_t bytes, int kind, uint64_t offset, int fd, void **memory);
 int core_dereg(void *comm, void *memory);
 
 int core_send(void *comm, void *data, size_t bytes, void *memory, void **request);

@@ -198,7 +198,7 @@ static int flush_any(void *comm, int count, void **data, int *bytes, void **memo
 #define COMMON                                                                                     \
 	.name = NAME, .devices = core_devices, .accept = accept_any, .dereg = core_dereg,          \
 	.flush = flush_any, .test = core_test, .close_send = core_close, .close_recv = core_close, \
-	.close_listen = core_close_listener
+	.close_listen = core_close_listener, .reg_dmabuf = core_reg_dmabuf
 
 EXPORT const struct plugin_v7 ncclNetPlugin_v7 = {
 	COMMON,
