@@ -12,9 +12,9 @@ PREFIX       ?=
 TESTS        ?=
 
 WEIR = build/src/cmd/weir
-# Tests that need what only the lab has; 11-words runs them.
+# Tests that need what only the lab has, which 11-words runs; what stands in for a GPU, and the plugin, for p2p.
 LAB_PROGRAMS = $(wildcard build/tests/mem/test_udmabuf build/tests/sys/bind_faults build/tests/net/devmem_faults \
-	build/tests/net/test_transport_dmabuf)
+	build/tests/net/test_transport_dmabuf build/tests/lab/libcuda.so.1 build/src/nccl/libnccl-net-weir.so)
 # Every finding ends the program, whatever the environment says.
 SANITIZE = -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
 	-Dc_args=-fno-sanitize-recover=all

@@ -74,10 +74,18 @@ struct weir_p2p_transfer; /* what is under way */
 /* Flags of a configuration:
  * THREAD	the engine has a thread of its own
  * OPEN		it may listen beyond loopback without a token
- * ONE_WAY	connecting: half the channels, because only who connects has long data to send */
+ * ONE_WAY	connecting: half the channels, because only who connects has long data to send
+ * UDMABUF	the memory that moves is of the host and known by dma-bufs, so that a NIC takes it for device memory */
 #define WEIR_P2P_THREAD	 1u
 #define WEIR_P2P_OPEN	 2u
 #define WEIR_P2P_ONE_WAY 4u
+#define WEIR_P2P_UDMABUF 8u
+
+/* The way between NICs and memory of a GPU, or of dma-bufs, for weir's own transport. DEVMEM: the NIC reads and writes it
+ * (Linux 6.12 to receive, 6.16 to send, a driver that can, CAP_NET_ADMIN); its settings are changed while there are
+ * connections, and put back whatever ends them. STAGED: through host memory. AUTO: the first where it can be, else the
+ * second, and weir_p2p_path_reason() says why. */
+enum weir_p2p_path { WEIR_P2P_PATH_AUTO, WEIR_P2P_PATH_DEVMEM, WEIR_P2P_PATH_STAGED };
 
 /* How the fragments in which some plugins leave what they receive get to their place: by one kernel for all that
  * have come, by a copy on the GPU for each, through host memory, or not at all, which measures the network and
@@ -100,11 +108,14 @@ struct weir_p2p_config {
 	const char *plugin; /* a net plugin made for NCCL, by path; NULL: weir's own transport */
 	int plugin_version; /* of the plugin's table, 7 to 11; 0: the newest */
 	enum weir_p2p_unpack unpack; /* for plugins that need it */
-	unsigned int channels;	     /* of a connection, each way; who connects decides */
-	unsigned int sockets; /* of a channel, for weir's own transport; 0: as many as it likes */
-	unsigned int window;  /* chunks under way on a channel, 1 .. WEIR_P2P_WINDOW_MAX */
-	uint64_t chunk_bytes; /* 4 KiB .. WEIR_P2P_CHUNK_MAX */
-	const char *token;    /* what both ends must know, at most WEIR_P2P_TOKEN_MAX bytes */
+	enum weir_p2p_path path;
+	const char *queues;    /* of each NIC, for device memory, "8-11"; NULL: the last quarter */
+	uint64_t pool_bytes;   /* of device memory that each NIC receives into; 0: 64 MiB */
+	unsigned int channels; /* of a connection, each way; who connects decides */
+	unsigned int sockets;  /* of a channel, for weir's own transport; 0: as many as it likes */
+	unsigned int window;   /* chunks under way on a channel, 1 .. WEIR_P2P_WINDOW_MAX */
+	uint64_t chunk_bytes;  /* 4 KiB .. WEIR_P2P_CHUNK_MAX */
+	const char *token;     /* what both ends must know, at most WEIR_P2P_TOKEN_MAX bytes */
 	uint64_t connect_timeout_ns; /* to be connected, retries included */
 	uint64_t peer_timeout_ns;    /* a peer that is silent for so long while something is under
 				      * way is dead */
@@ -160,6 +171,11 @@ enum weir_p2p_memory { WEIR_P2P_HOST = 1, WEIR_P2P_CUDA = 2 };
 WEIR_API int weir_p2p_register(struct weir_p2p *p2p, void *address, uint64_t bytes,
 	enum weir_p2p_memory memory, unsigned int access, struct weir_p2p_region **region,
 	struct weir_error *error);
+/* The same for memory that is a dma-buf, from offset on, which is what a NIC needs to reach it by itself. address is where
+ * it is mapped here or, for CUDA, in the GPU. The descriptor stays the caller's, who may close it at once. */
+WEIR_API int weir_p2p_register_dmabuf(struct weir_p2p *p2p, int fd, uint64_t offset, void *address,
+	uint64_t bytes, enum weir_p2p_memory memory, unsigned int access,
+	struct weir_p2p_region **region, struct weir_error *error);
 /* -EBUSY while a transfer uses it, ours or a peer's: nothing has changed then. */
 WEIR_API int weir_p2p_unregister(struct weir_p2p_region *region, struct weir_error *error);
 /* What a peer needs to write or read a region: hand it over by a notification, or by other means. */
@@ -227,6 +243,10 @@ struct weir_p2p_stats {
 	double in_flight_mean;		    /* over the active time */
 	uint64_t stall_ns[WEIR_P2P_STALLS]; /* parts of the active time */
 	uint64_t refused;		    /* one-sided requests of the peer */
+	/* Of the payload: what NICs took from device memory and put there by themselves; and what came as
+	 * ordinary bytes where device memory was meant to, with the headers or by another queue. */
+	uint64_t sent_device_bytes, received_device_bytes;
+	uint64_t received_linear_bytes, received_plain_bytes;
 };
 
 WEIR_API void weir_p2p_conn_stats(struct weir_p2p_conn *conn, struct weir_p2p_stats *stats);
@@ -239,6 +259,10 @@ WEIR_API const char *weir_p2p_peer(const struct weir_p2p_conn *conn);
 WEIR_API const char *weir_p2p_devices(const struct weir_p2p_conn *conn);
 /* How what comes gets to its place: "kernel", "d2d", "host", "none", or "none needed". */
 WEIR_API const char *weir_p2p_unpacking(const struct weir_p2p_conn *conn);
+/* Which way the payload goes here: "host", "devmem", "staged", or "none" where nothing goes this way; and why it is
+ * staged though AUTO was asked for, or NULL. */
+WEIR_API const char *weir_p2p_path(struct weir_p2p_conn *conn, int sending);
+WEIR_API const char *weir_p2p_path_reason(struct weir_p2p_conn *conn);
 /* What moves the data: "tcp", or what the plugin calls itself. */
 WEIR_API const char *weir_p2p_transport(const struct weir_p2p *p2p);
 

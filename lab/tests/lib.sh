@@ -120,6 +120,50 @@ measure() {
 	counters_end
 }
 
+p2p_devmem="--mem udmabuf --path devmem --pool 8M"
+
+# weir p2p with device memory. What a sender can: Linux 6.12 does not send from device memory.
+p2p_sender() {
+	if kernel_at_least 6.16; then echo "$p2p_devmem"; else echo "--mem udmabuf --pool 8M"; fi
+}
+
+p2p_linked() {
+	[ "$(cat /sys/class/net/lab0/operstate)" = up ] && [ "$(far cat /sys/class/net/lab1/operstate)" = up ]
+}
+
+p2p_listen() {
+	eventually p2p_linked
+	nsenter -t "$(cat "$far_pid_file")" -n -m weir p2p server 0 "$@" >/tmp/server 2>&1 &
+	server=$!
+	eventually listening && return
+	cat /tmp/server
+	return 1
+}
+
+# A client's run of weir p2p to its end: both ends are in /tmp/client.json. Status 3: the ends' rates differ, as they do in so short a
+# time; what was wrong is 1.
+p2p_move() {
+	local status=0
+	counters_begin
+	weir p2p client "$far4" 0 --quiet -w 0 --out /tmp/client.json "$@" >/tmp/client 2>&1 || status=$?
+	counters_end
+	[ $status -eq 0 ] || [ $status -eq 3 ] || { cat /tmp/client /tmp/server && return 1; }
+	says client '"checked":[1-9]'
+	says client '"wrong":0.*"wrong":0'
+}
+
+# p2p_went BYTES: so many came into device memory at the far end, nothing beside it, and from device memory where that can be.
+p2p_went() {
+	says client "\"remote\":.*\"path\":.\"rx\":\"devmem\",\"tx\":\"none\",\"reason\":null,\"rx_devmem_bytes\":$1,\"rx_linear_bytes\":0,\"rx_plain_bytes\":0,"
+	at_least "$1" far rx_devmem_bytes
+	if kernel_at_least 6.16; then
+		says client "\"local\":.*\"tx\":\"devmem\",\"reason\":null,.*\"tx_devmem_bytes\":$1.,.*\"remote\""
+		at_least "$1" far from_devmem_bytes
+	else
+		says client '"tx":"staged","reason":"[^"]*this kernel cannot send from device memory"'
+	fi
+}
+
 # An emulated CPU has no steady rate, and socket buffers weigh much in a second of it: weir may doubt these
 # and nothing else.
 trusted() {

@@ -19,11 +19,11 @@ struct p2p_options {
 	enum p2p_role role;
 	const char *host; /* the operand; NULL: this end serves */
 	int64_t gpu, peer_gpu;
-	int op, mem, unpack;
+	int op, mem, unpack, path;
 	int64_t plugin_version, port_base, channels, sockets, window, depth, iterations, warmup;
-	uint64_t size, chunk, memory_max;
+	uint64_t size, chunk, memory_max, pool;
 	uint64_t timeout, peer_timeout, point_time;
-	const char *devices, *map, *plugin, *token, *listen, *gpus;
+	const char *devices, *queues, *map, *plugin, *token, *listen, *gpus;
 	const char *sizes, *chunks, *channel_list, *windows;
 	const char *out;
 	bool no_check, once, processes, json, quiet, verbose, help;

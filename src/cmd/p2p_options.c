@@ -10,6 +10,8 @@
 
 enum { MEM_CHOICE_AUTO, MEM_CHOICE_HOST, MEM_CHOICE_PINNED, MEM_CHOICE_UDMABUF, MEM_CHOICE_CUDA };
 static const char *const mem_choices[] = { "auto", "host", "pinned", "udmabuf", "cuda", NULL };
+/* In the order of enum weir_p2p_path. */
+static const char *const path_choices[] = { "auto", "devmem", "staged", NULL };
 /* In the order of enum weir_p2p_unpack. */
 static const char *const unpack_choices[] = { "kernel", "d2d", "host", "none", NULL };
 
@@ -74,6 +76,28 @@ static const struct opt opts[] = {
 		.initial = "auto",
 		.only = ALL,
 		.help = "where the data lies at this end; auto: cuda where there is a GPU, else host" },
+	{ .name = "path",
+		FIELD(OPT_CHOICE, path),
+		.arg = "PATH",
+		.choices = path_choices,
+		.initial = "auto",
+		.only = ALL,
+		.help = "udmabuf, cuda: devmem: the NIC reads and writes it, its settings are changed "
+			"meanwhile; staged: through host memory; auto: devmem where it can be, and said "
+			"why where not" },
+	{ .name = "queues",
+		FIELD(OPT_STRING, queues),
+		.arg = "LIST",
+		.only = ALL,
+		.help = "devmem: receive queues of each NIC, for example 8-11; without it the last quarter" },
+	{ .name = "pool",
+		FIELD(OPT_SIZE, pool),
+		.arg = "SIZE",
+		.initial = "64M",
+		.min = 1048576,
+		.max = 1099511627776.0,
+		.only = ALL,
+		.help = "devmem: memory that each NIC receives into, a page for each packet" },
 	{ .name = "unpack",
 		FIELD(OPT_CHOICE, unpack),
 		.arg = "HOW",
@@ -422,6 +446,44 @@ static int place_operands(struct p2p_options *o, char **operand, int count, stru
 		count ? ", not " : "", count ? operand[0] : "");
 }
 
+static enum mem_kind memory_kind(const struct p2p_options *o)
+{
+	const struct cuda *cu;
+
+	switch (o->mem) {
+	case MEM_CHOICE_HOST:
+		return MEM_HOST;
+	case MEM_CHOICE_PINNED:
+		return MEM_PINNED;
+	case MEM_CHOICE_UDMABUF:
+		return MEM_UDMABUF;
+	case MEM_CHOICE_CUDA:
+		return MEM_CUDA;
+	default:
+		return cuda_open(&cu, NULL) ? MEM_HOST : MEM_CUDA;
+	}
+}
+
+/* What cannot be is refused before anything is touched. */
+static int judge_path(const struct p2p_options *o, struct err *e)
+{
+	enum mem_kind kind;
+
+	if (o->path != WEIR_P2P_PATH_DEVMEM)
+		return 0;
+	if (o->plugin) {
+		err_set(e, EINVAL,
+			"--path devmem is of weir's own transport: a plugin has its own");
+		return err_hint(e, "leave out --plugin, or --path");
+	}
+	kind = memory_kind(o);
+	if (kind == MEM_UDMABUF || kind == MEM_CUDA)
+		return 0;
+	err_set(e, EINVAL, "--path devmem: %s memory is not device memory",
+		kind == MEM_PINNED ? "pinned" : "host");
+	return err_hint(e, "use --mem udmabuf or --mem cuda");
+}
+
 int p2p_options_parse(int argc, char **argv, struct p2p_options *o, struct err *e)
 {
 	struct opt_table table = p2p_option_table;
@@ -454,6 +516,8 @@ int p2p_options_parse(int argc, char **argv, struct p2p_options *o, struct err *
 	ret = read_environment(&table, &given, o, e);
 	if (o->plugin && o->unpack == WEIR_P2P_UNPACK_NONE)
 		o->no_check = true;
+	if (!ret)
+		ret = judge_path(o, e);
 	if (!ret && o->port_base + o->gpu > 65535)
 		return err_set(e, EINVAL, "the port of GPU %d would be %d", (int)o->gpu,
 			(int)(o->port_base + o->gpu));
@@ -463,24 +527,6 @@ int p2p_options_parse(int argc, char **argv, struct p2p_options *o, struct err *
 uint16_t p2p_port(const struct p2p_options *o, int gpu)
 {
 	return (uint16_t)(o->port_base + gpu);
-}
-
-static enum mem_kind memory_kind(const struct p2p_options *o)
-{
-	const struct cuda *cu;
-
-	switch (o->mem) {
-	case MEM_CHOICE_HOST:
-		return MEM_HOST;
-	case MEM_CHOICE_PINNED:
-		return MEM_PINNED;
-	case MEM_CHOICE_UDMABUF:
-		return MEM_UDMABUF;
-	case MEM_CHOICE_CUDA:
-		return MEM_CUDA;
-	default:
-		return cuda_open(&cu, NULL) ? MEM_HOST : MEM_CUDA;
-	}
 }
 
 void p2p_config(const struct p2p_options *o, int gpu, const char *devices,
@@ -512,4 +558,11 @@ void p2p_config(const struct p2p_options *o, int gpu, const char *devices,
 	if (o->op == RUN_SEND || o->op == RUN_WRITE)
 		config->flags |= WEIR_P2P_ONE_WAY;
 	config->unpack = (enum weir_p2p_unpack)o->unpack;
+	config->path = (enum weir_p2p_path)o->path;
+	config->queues = o->queues;
+	config->pool_bytes = o->pool;
+	if (where->kind == MEM_UDMABUF)
+		config->flags |= WEIR_P2P_UDMABUF;
+	else if (where->kind != MEM_CUDA)
+		config->path = WEIR_P2P_PATH_STAGED;
 }

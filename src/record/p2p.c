@@ -56,10 +56,22 @@ static double ends_differ(const struct p2p_record *r)
 	return a > 0 && b > 0 ? fabs(a - b) / fmax(a, b) : 0;
 }
 
+/* Of what was to come in device memory, how much did not. */
+static double missed(const struct run_end *end)
+{
+	double lost = (double)(end->stats.received_linear_bytes + end->stats.received_plain_bytes);
+	double all = lost + (double)end->stats.received_device_bytes;
+
+	return all > 0 ? lost / all : 0;
+}
+
 int p2p_verdict(const struct p2p_record *r)
 {
 	if (r->error || (r->local && r->local->wrong) || (r->remote && r->remote->wrong))
 		return 1;
+	/* What is called a run of device memory, and was not: whose rate is this? */
+	if ((r->local && missed(r->local) > 0.01) || (r->remote && missed(r->remote) > 0.01))
+		return 3;
 	/* Two ends that tell different stories about the same bytes: which is to be believed? */
 	return r->plan.op == RUN_SEND && ends_differ(r) > 0.1 ? 3 : 0;
 }
@@ -87,6 +99,20 @@ static void emit_percentile(
 		out_null(o, key);
 }
 
+/* Which way the bytes of one end went. */
+static void json_path(struct out *o, const struct run_end *end)
+{
+	out_object(o, "path");
+	out_str(o, "rx", NULL, end->rx_path);
+	out_str(o, "tx", NULL, end->tx_path);
+	out_str(o, "reason", NULL, end->path_reason[0] ? end->path_reason : NULL);
+	out_u64(o, "rx_devmem_bytes", NULL, end->stats.received_device_bytes);
+	out_u64(o, "rx_linear_bytes", NULL, end->stats.received_linear_bytes);
+	out_u64(o, "rx_plain_bytes", NULL, end->stats.received_plain_bytes);
+	out_u64(o, "tx_devmem_bytes", NULL, end->stats.sent_device_bytes);
+	out_end(o);
+}
+
 static void json_end(struct out *o, const char *key, const struct run_end *end)
 {
 	static const char *const stall[WEIR_P2P_STALLS] = { "no_credit_ns", "peer_slow_ns",
@@ -109,6 +135,7 @@ static void json_end(struct out *o, const char *key, const struct run_end *end)
 	out_u64(o, "wrong", NULL, end->wrong);
 	out_str(o, "memory", NULL, end->memory);
 	out_str(o, "devices", NULL, end->devices);
+	json_path(o, end);
 	out_object(o, "window");
 	out_u64(o, "active_ns", NULL, end->stats.active_ns);
 	out_f64(o, "in_flight_mean", NULL, end->stats.in_flight_mean);
@@ -157,6 +184,26 @@ static void json_record(const struct p2p_record *r, const char *key, struct out 
 	out_str(o, "error", NULL, r->error);
 	out_str(o, "verdict", NULL, verdict_name(p2p_verdict(r)));
 	out_end(o);
+}
+
+static void text_path(const char *name, const struct run_end *end, struct out *o)
+{
+	const struct weir_p2p_stats *s = &end->stats;
+	char received[UNITS_TEXT], sent[UNITS_TEXT];
+
+	if ((!strcmp(end->rx_path, "host") || !strcmp(end->rx_path, "none")) &&
+		(!strcmp(end->tx_path, "host") || !strcmp(end->tx_path, "none")))
+		return;
+	out_text(o, "%s: path in %s, out %s; by the NIC itself in %s, out %s\n", name, end->rx_path,
+		end->tx_path, units_format_bytes(received, (double)s->received_device_bytes),
+		units_format_bytes(sent, (double)s->sent_device_bytes));
+	if (end->path_reason[0])
+		out_text(o, "  staged: %s\n", end->path_reason);
+	if (missed(end) > 0)
+		out_text(o, "  %.3g %% of what came landed in host memory: %s\n", 100 * missed(end),
+			s->received_linear_bytes > s->received_plain_bytes
+				? "header split left it with the headers"
+				: "it came by another queue, or unsplit");
 }
 
 static void text_heading(const struct p2p_record *r, struct out *o)
@@ -251,6 +298,9 @@ static void text_record(const struct p2p_record *r, struct out *o)
 	if (r->remote)
 		text_end(server ? "client" : "server", r->remote, o);
 	checked = r->local->checked + (r->remote ? r->remote->checked : 0);
+	text_path(server ? "server" : "client", r->local, o);
+	if (r->remote)
+		text_path(server ? "client" : "server", r->remote, o);
 	if (!r->plan.check)
 		out_text(o, "\ndata was not checked\n");
 	else if (!r->local->wrong && !(r->remote && r->remote->wrong))

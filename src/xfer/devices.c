@@ -101,10 +101,11 @@ static int choose_route(struct net *n, int fd, int *device, unsigned int *count,
 	struct nic nic;
 	int ret;
 
-	/* A plugin's devices need not be interfaces: where there is no choice there is no question. */
+	/* A plugin's devices need not be interfaces: where there is no choice there is no question, unless the
+	 * right one is missing because it has no link. */
 	*count = 1;
 	device[0] = 0;
-	if (n->devices == 1)
+	if (n->devices == 1 && !n->ignored)
 		return 0;
 	ret = sock_local(fd, &local);
 	if (ret)

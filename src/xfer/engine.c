@@ -83,6 +83,8 @@ static int check_config(const struct weir_p2p_config *c, struct err *e)
 	if (c->chunk_bytes < 4096 || c->chunk_bytes > WEIR_P2P_CHUNK_MAX)
 		return err_set(e, EINVAL, "chunks of %llu bytes: 4 KiB to 1 GiB are possible",
 			(unsigned long long)c->chunk_bytes);
+	if ((unsigned int)c->path > WEIR_P2P_PATH_STAGED)
+		return err_set(e, EINVAL, "%d is no path between NIC and memory", (int)c->path);
 	if (!c->connect_timeout_ns || !c->peer_timeout_ns)
 		return err_set(e, EINVAL, "a timeout of 0 would end everything at once");
 	return 0;
@@ -128,6 +130,8 @@ int engine_open(
 		ret = copy_text(p, 0, &p->config.devices, e);
 	if (!ret)
 		ret = copy_text(p, 1, &p->config.plugin, e);
+	if (!ret)
+		ret = copy_text(p, 2, &p->config.queues, e);
 	if (ret)
 		return ret;
 	p->config.token = config->token ? "" : NULL;
@@ -180,6 +184,7 @@ void engine_close(struct weir_p2p *p)
 	pthread_mutex_destroy(&p->lock);
 	free(p->text[0]);
 	free(p->text[1]);
+	free(p->text[2]);
 }
 
 /* The port of all addresses, IPv6 with IPv4 where the machine has it. */

@@ -123,7 +123,9 @@ struct weir_p2p_conn {
 	struct channel *out, *in; /* agreed.channels each; NULL: nothing goes this way */
 	const struct window *in_window[WEIR_P2P_CHANNELS_MAX];
 	int sockets;
-	bool unpacks; /* what the devices receive lies in fragments */
+	bool unpacks;	       /* what the devices receive lies in fragments */
+	enum net_path path[2]; /* of what comes, and what goes; as last looked at */
+	const char *path_reason;
 	uint64_t registered_out[REGIONS_MAX / 64], registered_in[REGIONS_MAX / 64];
 	struct err error;
 
@@ -166,7 +168,7 @@ struct weir_p2p_conn {
 
 struct weir_p2p {
 	struct weir_p2p_config config; /* its strings are in text */
-	char *text[3];
+	char *text[3];		       /* devices, plugin, queues */
 	uint8_t token[WEIR_P2P_TOKEN_MAX];
 	struct net *net;
 	struct regions regions;

@@ -245,7 +245,7 @@ static int on_read(struct weir_p2p_conn *c, const struct xfer_frame *f, struct e
 		return broken(c, "a read with the number of an offer", e);
 	ret = regions_find(
 		&c->engine->regions, f->key, f->offset, f->bytes, WEIR_P2P_REMOTE_READ, &r);
-	if (!ret && (f->bytes > XFER_INLINE_MAX || r->memory != WEIR_P2P_HOST) && f->bytes)
+	if (!ret && (f->bytes > XFER_INLINE_MAX || !region_is_inline(r)) && f->bytes)
 		ret = move_memory(c, r, true, NULL);
 	if (ret)
 		return refuse(c, f->id, ret, e);

@@ -66,6 +66,20 @@ void move_reset(struct weir_p2p_conn *c)
 	c->stalled = -1;
 }
 
+/* A plugin gets addresses: what it makes of a descriptor of host memory nobody knows. */
+static int channel_memory(
+	struct weir_p2p *p, struct channel *ch, struct weir_p2p_region *r, struct err *e)
+{
+	enum net_memory_kind kind = (enum net_memory_kind)r->memory;
+
+	if (r->dmabuf < 0 || p->config.plugin || !p->net->ops->reg_dmabuf)
+		return p->net->ops->reg(
+			ch->comm, r->address, r->bytes, kind, &ch->memory[r->index], e);
+	return p->net->ops->reg_dmabuf(ch->comm, r->address, r->bytes,
+		kind == NET_HOST ? NET_DMABUF : kind, r->dmabuf_offset, r->dmabuf,
+		&ch->memory[r->index], e);
+}
+
 int move_memory(struct weir_p2p_conn *c, struct weir_p2p_region *r, bool out, struct err *e)
 {
 	uint64_t *known = &(out ? c->registered_out : c->registered_in)[r->index / 64];
@@ -85,8 +99,7 @@ int move_memory(struct weir_p2p_conn *c, struct weir_p2p_region *r, bool out, st
 
 		if (ch->memory[r->index])
 			continue;
-		ret = c->engine->net->ops->reg(ch->comm, r->address, r->bytes,
-			(enum net_memory_kind)r->memory, &ch->memory[r->index], e);
+		ret = channel_memory(c->engine, ch, r, e);
 		if (ret)
 			return ret;
 	}
@@ -228,7 +241,7 @@ static int announce_read(struct weir_p2p_conn *c, struct weir_p2p_transfer *t, s
 /* What is short and can be reached goes with its offer. */
 static bool goes_inline(const struct weir_p2p_transfer *t)
 {
-	return t->bytes <= XFER_INLINE_MAX && (t->region->memory == WEIR_P2P_HOST || !t->bytes);
+	return t->bytes <= XFER_INLINE_MAX && (region_is_inline(t->region) || !t->bytes);
 }
 
 /* 1: offered, 0: not now. */

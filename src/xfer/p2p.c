@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The public functions: arguments checked, the lock taken, the engine told. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -243,7 +244,15 @@ void weir_p2p_disconnect(struct weir_p2p_conn *conn)
 	engine_unlock(p, false);
 }
 
-int weir_p2p_register(struct weir_p2p *p2p, void *address, uint64_t bytes,
+static int keep_dmabuf(struct weir_p2p_region *r, int fd, uint64_t offset, struct err *e)
+{
+	r->dmabuf = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	r->dmabuf_offset = offset;
+	return r->dmabuf < 0 ? err_set(e, errno, "cannot keep the descriptor of a dma-buf: %m") : 0;
+}
+
+/* fd -1: there is no dma-buf. */
+static int add_region(struct weir_p2p *p2p, int fd, uint64_t offset, void *address, uint64_t bytes,
 	enum weir_p2p_memory memory, unsigned int access, struct weir_p2p_region **region,
 	struct weir_error *error)
 {
@@ -251,6 +260,11 @@ int weir_p2p_register(struct weir_p2p *p2p, void *address, uint64_t bytes,
 
 	engine_lock(p2p);
 	ret = regions_add(&p2p->regions, address, bytes, memory, access, region, as_err(error));
+	if (!ret && fd >= 0) {
+		ret = keep_dmabuf(*region, fd, offset, as_err(error));
+		if (ret)
+			regions_remove(&p2p->regions, *region, NULL);
+	}
 	if (!ret)
 		(*region)->engine = p2p;
 	/* Now rather than in the first transfer, which will say what is wrong if something is. */
@@ -264,6 +278,22 @@ int weir_p2p_register(struct weir_p2p *p2p, void *address, uint64_t bytes,
 	}
 	engine_unlock(p2p, false);
 	return ret;
+}
+
+int weir_p2p_register(struct weir_p2p *p2p, void *address, uint64_t bytes,
+	enum weir_p2p_memory memory, unsigned int access, struct weir_p2p_region **region,
+	struct weir_error *error)
+{
+	return add_region(p2p, -1, 0, address, bytes, memory, access, region, error);
+}
+
+int weir_p2p_register_dmabuf(struct weir_p2p *p2p, int fd, uint64_t offset, void *address,
+	uint64_t bytes, enum weir_p2p_memory memory, unsigned int access,
+	struct weir_p2p_region **region, struct weir_error *error)
+{
+	if (fd < 0)
+		return err_set(as_err(error), EBADF, "%d is no descriptor of a dma-buf", fd);
+	return add_region(p2p, fd, offset, address, bytes, memory, access, region, error);
 }
 
 int weir_p2p_unregister(struct weir_p2p_region *region, struct weir_error *error)
@@ -291,7 +321,7 @@ static int begin(struct weir_p2p_conn *c, enum role role, struct weir_p2p_region
 	struct weir_error *error)
 {
 	bool out = role == ROLE_SEND || role == ROLE_WRITE;
-	bool short_one = bytes <= XFER_INLINE_MAX && r->memory == WEIR_P2P_HOST;
+	bool short_one = bytes <= XFER_INLINE_MAX && region_is_inline(r);
 	int ret;
 
 	if (c->state != CONN_READY) {
@@ -564,6 +594,24 @@ const char *weir_p2p_unpacking(const struct weir_p2p_conn *conn)
 	if (conn->engine->config.gpu < 0 && how != WEIR_P2P_UNPACK_NONE)
 		how = WEIR_P2P_UNPACK_HOST;
 	return names[how];
+}
+
+const char *weir_p2p_path(struct weir_p2p_conn *conn, int sending)
+{
+	static const char *const names[] = { "host", "devmem", "staged" };
+	const char *name;
+
+	engine_lock(conn->engine);
+	name = (sending ? conn->out : conn->in) || conn->state == CONN_OVER
+		       ? names[conn->path[!!sending]]
+		       : "none";
+	engine_unlock(conn->engine, false);
+	return name;
+}
+
+const char *weir_p2p_path_reason(struct weir_p2p_conn *conn)
+{
+	return conn->path_reason;
 }
 
 const char *weir_p2p_transport(const struct weir_p2p *p2p)

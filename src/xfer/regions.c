@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 int regions_add(struct regions *rs, void *address, uint64_t bytes, enum weir_p2p_memory memory,
 	unsigned int access, struct weir_p2p_region **region, struct err *e)
@@ -32,12 +33,20 @@ int regions_add(struct regions *rs, void *address, uint64_t bytes, enum weir_p2p
 		.memory = memory,
 		.access = access,
 		.index = index,
+		.dmabuf = -1,
 		.key = (key & ~(uint64_t)(REGIONS_MAX - 1)) | index };
 	rs->at[index] = r;
 	if (index >= rs->used)
 		rs->used = index + 1;
 	*region = r;
 	return 0;
+}
+
+static void region_drop(struct weir_p2p_region *r)
+{
+	if (r && r->dmabuf >= 0)
+		close(r->dmabuf);
+	free(r);
 }
 
 int regions_remove(struct regions *rs, struct weir_p2p_region *r, struct err *e)
@@ -47,14 +56,14 @@ int regions_remove(struct regions *rs, struct weir_p2p_region *r, struct err *e)
 		return err_hint(e, "wait for them, or disconnect first");
 	}
 	rs->at[r->index] = NULL;
-	free(r);
+	region_drop(r);
 	return 0;
 }
 
 void regions_free(struct regions *rs)
 {
 	for (unsigned int i = 0; i < rs->used; i++) {
-		free(rs->at[i]);
+		region_drop(rs->at[i]);
 		rs->at[i] = NULL;
 	}
 	rs->used = 0;

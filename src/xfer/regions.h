@@ -30,6 +30,8 @@ struct weir_p2p_region {
 	unsigned int index; /* of the engine's table */
 	unsigned int users; /* transfers under way */
 	uint64_t key;	    /* random; the index in its low bits */
+	int dmabuf;	    /* a duplicate, -1: none */
+	uint64_t dmabuf_offset;
 };
 
 struct regions {
@@ -47,6 +49,12 @@ void regions_free(struct regions *rs);
 /* What a peer asks for. -ENOENT: no such key; -EACCES: it may not; -ERANGE: beyond its bounds. */
 int regions_find(struct regions *rs, uint64_t key, uint64_t offset, uint64_t bytes,
 	unsigned int access, struct weir_p2p_region **region);
+
+/* Whether short messages of it travel with their announcement: not what a NIC is to fetch by itself. */
+static inline int region_is_inline(const struct weir_p2p_region *r)
+{
+	return r->memory == WEIR_P2P_HOST && r->dmabuf < 0;
+}
 
 /* Whether a range lies in a region. */
 static inline int region_range(const struct weir_p2p_region *r, uint64_t offset, uint64_t bytes)

@@ -37,6 +37,7 @@ int party_open(struct party *p, const struct weir_p2p_config *config, const stru
 	int ret;
 
 	p->where = *where;
+	p->by_dmabuf = where->kind == MEM_UDMABUF && config->path != WEIR_P2P_PATH_STAGED;
 	p->memory = (struct region){ .memfd = -1, .dmabuf = -1 };
 	ret = pattern_init(&p->pattern, PATTERN_SEEDED, SEED, CYCLE, e);
 	return ret ? ret : weir_p2p_open(&p->p2p, config, pub(e));
@@ -64,10 +65,11 @@ void party_close(struct party *p)
 /* Memory for all messages under way; kept while it suffices. */
 static int memory_for(struct party *p, const struct run_plan *plan, struct err *e)
 {
+	const unsigned int access = WEIR_P2P_REMOTE_READ | WEIR_P2P_REMOTE_WRITE;
 	bool on_gpu = p->where.kind == MEM_CUDA;
 	uint64_t need;
 	void *address;
-	int ret;
+	int ret, fd;
 
 	p->stride = (plan->bytes + SHIFT_ROOM + 4095) & ~4095ull;
 	need = p->stride * plan->depth;
@@ -78,11 +80,16 @@ static int memory_for(struct party *p, const struct run_plan *plan, struct err *
 	ret = region_alloc_in(&p->memory, &p->where, need, e);
 	if (ret)
 		return ret;
+	ret = p->by_dmabuf ? region_dmabuf(&p->memory, &fd, e) : 0;
+	if (ret)
+		return ret;
 	// NOLINTNEXTLINE(clang-analyzer-core.NullDereference): region_alloc_in() has set it
 	address = on_gpu ? (void *)(uintptr_t)p->memory.cuda->address : p->memory.data;
+	if (p->by_dmabuf)
+		return weir_p2p_register_dmabuf(p->p2p, fd, 0, address, p->memory.bytes,
+			WEIR_P2P_HOST, access, &p->region, pub(e));
 	return weir_p2p_register(p->p2p, address, p->memory.bytes,
-		on_gpu ? WEIR_P2P_CUDA : WEIR_P2P_HOST,
-		WEIR_P2P_REMOTE_READ | WEIR_P2P_REMOTE_WRITE, &p->region, pub(e));
+		on_gpu ? WEIR_P2P_CUDA : WEIR_P2P_HOST, access, &p->region, pub(e));
 }
 
 static uint64_t shift_of(uint64_t message)
@@ -200,6 +207,17 @@ static void message_over(struct batch *b, uint64_t bytes)
 		b->p->progress(b->p->context, r->count, b->plan->count);
 }
 
+/* After the statistics were read, which know them. */
+static void note_paths(struct batch *b)
+{
+	struct run_end *r = b->mine;
+	const char *reason = weir_p2p_path_reason(b->conn);
+
+	snprintf(r->rx_path, sizeof(r->rx_path), "%s", weir_p2p_path(b->conn, 0));
+	snprintf(r->tx_path, sizeof(r->tx_path), "%s", weir_p2p_path(b->conn, 1));
+	snprintf(r->path_reason, sizeof(r->path_reason), "%s", reason ? reason : "");
+}
+
 static void batch_over(struct batch *b)
 {
 	struct weir_p2p_stats *s = &b->mine->stats, *before = &b->before;
@@ -212,6 +230,11 @@ static void batch_over(struct batch *b)
 	       before->in_flight_mean * (double)before->active_ns;
 	s->active_ns -= before->active_ns;
 	s->in_flight_mean = s->active_ns ? time / (double)s->active_ns : 0;
+	s->sent_device_bytes -= before->sent_device_bytes;
+	s->received_device_bytes -= before->received_device_bytes;
+	s->received_linear_bytes -= before->received_linear_bytes;
+	s->received_plain_bytes -= before->received_plain_bytes;
+	note_paths(b);
 	s->sent_bytes -= before->sent_bytes;
 	s->received_bytes -= before->received_bytes;
 	for (int i = 0; i < WEIR_P2P_STALLS; i++) {

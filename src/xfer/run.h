@@ -50,7 +50,9 @@ struct run_end {
 	struct weir_p2p_stats stats; /* of this batch */
 	char memory[16];	     /* "host" */
 	char devices[128];
-	char unpack[16]; /* how what came was put in its place */
+	char unpack[16];	     /* how what came was put in its place */
+	char rx_path[8], tx_path[8]; /* "host", "devmem", "staged", "none" */
+	char path_reason[160];	     /* why it is staged though that was not asked for; or empty */
 };
 void run_end_free(struct run_end *r);
 
@@ -58,6 +60,7 @@ void run_end_free(struct run_end *r);
 struct party {
 	struct weir_p2p *p2p;
 	struct mem_where where;
+	bool by_dmabuf; /* it is registered as such: a NIC may reach it */
 	struct region memory;
 	struct weir_p2p_region *region; /* NULL: no memory yet */
 	struct pattern pattern;

@@ -78,19 +78,30 @@ size_t run_end_format(const struct run_end *r, char *text, size_t size)
 {
 	uint32_t told = r->times < RUN_TIMES_MAX ? r->times : RUN_TIMES_MAX;
 	const struct weir_p2p_stats *s = &r->stats;
+	char why[sizeof(r->path_reason)];
 	size_t n;
+
+	/* One word. */
+	snprintf(why, sizeof(why), "%s", r->path_reason);
+	for (char *at = why; *at; at++)
+		if (*at == ' ')
+			*at = '~';
 
 	n = (size_t)snprintf(text, size,
 		"done count=%" PRIu32 " bytes=%" PRIu64 " ns=%" PRIu64 " cpu=%" PRIu64
 		" checked=%" PRIu32 " wrong=%" PRIu32 " wrong_at=%" PRIu64 " active=%" PRIu64
 		" flight_max=%" PRIu64 " flight_milli=%" PRIu64 " credit=%" PRIu64 " peer=%" PRIu64
 		" socket=%" PRIu64 " unpack=%" PRIu64
-		" sockets=%u memory=%s devices=%s how=%s times=%" PRIu32,
+		" sockets=%u memory=%s devices=%s how=%s rx=%s tx=%s rx_device=%" PRIu64
+		" rx_linear=%" PRIu64 " rx_plain=%" PRIu64 " tx_device=%" PRIu64
+		" why=%s times=%" PRIu32,
 		r->count, r->bytes, r->elapsed_ns, r->cpu_ns, r->checked, r->wrong, r->wrong_at,
 		s->active_ns, s->in_flight_max, (uint64_t)(s->in_flight_mean * 1000),
 		s->stall_ns[WEIR_P2P_STALL_CREDIT], s->stall_ns[WEIR_P2P_STALL_PEER],
 		s->stall_ns[WEIR_P2P_STALL_SOCKET], s->stall_ns[WEIR_P2P_STALL_UNPACK], s->sockets,
-		r->memory, r->devices, strchr(r->unpack, ' ') ? "-" : r->unpack, told);
+		r->memory, r->devices, strchr(r->unpack, ' ') ? "-" : r->unpack, r->rx_path,
+		r->tx_path, s->received_device_bytes, s->received_linear_bytes,
+		s->received_plain_bytes, s->sent_device_bytes, why, told);
 	for (uint32_t i = 0; i < told && n < size; i++)
 		n += (size_t)snprintf(text + n, size - n, ",%" PRIu64, r->time_ns[i]);
 	return n < size ? n : size - 1;
@@ -136,6 +147,10 @@ int run_end_parse(const char *text, struct run_end *r, struct err *e)
 	       number(text, "flight_max", any, &r->stats.in_flight_max) &&
 	       number(text, "flight_milli", any, &milli) &&
 	       number(text, "sockets", 1000, &sockets) &&
+	       number(text, "rx_device", any, &r->stats.received_device_bytes) &&
+	       number(text, "rx_linear", any, &r->stats.received_linear_bytes) &&
+	       number(text, "rx_plain", any, &r->stats.received_plain_bytes) &&
+	       number(text, "tx_device", any, &r->stats.sent_device_bytes) &&
 	       number(text, "times", RUN_TIMES_MAX, &times);
 	for (int i = 0; good && i < WEIR_P2P_STALLS; i++)
 		good = number(text, stall[i], any, &r->stats.stall_ns[i]);
@@ -149,6 +164,12 @@ int run_end_parse(const char *text, struct run_end *r, struct err *e)
 	word(text, "memory", r->memory, sizeof(r->memory));
 	word(text, "devices", r->devices, sizeof(r->devices));
 	word(text, "how", r->unpack, sizeof(r->unpack));
+	word(text, "rx", r->rx_path, sizeof(r->rx_path));
+	word(text, "tx", r->tx_path, sizeof(r->tx_path));
+	word(text, "why", r->path_reason, sizeof(r->path_reason));
+	for (char *at = r->path_reason; *at; at++)
+		if (*at == '~')
+			*at = ' ';
 	if (!r->unpack[0] || !strcmp(r->unpack, "-"))
 		snprintf(r->unpack, sizeof(r->unpack), "none needed");
 	return parse_times(text, times, r, e);

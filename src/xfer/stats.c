@@ -63,6 +63,12 @@ static void add_comms(const struct net_ops *ops, const struct channel *channels,
 		sum->unacknowledged_ns += s.unacknowledged_ns;
 		sum->starved_ns += s.starved_ns;
 		sum->staging_ns += s.staging_ns;
+		sum->device_bytes += s.device_bytes;
+		sum->linear_bytes += s.linear_bytes;
+		sum->plain_bytes += s.plain_bytes;
+		sum->path = s.path;
+		if (s.reason)
+			sum->reason = s.reason;
 		sum->connections = s.connections;
 	}
 }
@@ -89,6 +95,13 @@ void stats_read(struct weir_p2p_conn *c, struct weir_p2p_stats *s)
 	s->in_flight_mean = s->active_ns ? c->in_flight_time / (double)s->active_ns : 0;
 	socket = share(waited, out.socket_full_ns, out.unacknowledged_ns);
 	unpack = share(starved, in.staging_ns, in.starved_ns);
+	s->sent_device_bytes = out.device_bytes;
+	s->received_device_bytes = in.device_bytes;
+	s->received_linear_bytes = in.linear_bytes;
+	s->received_plain_bytes = in.plain_bytes;
+	c->path[0] = in.path;
+	c->path[1] = out.path;
+	c->path_reason = in.reason ? in.reason : out.reason;
 	s->stall_ns[WEIR_P2P_STALL_SOCKET] = socket;
 	s->stall_ns[WEIR_P2P_STALL_UNPACK] += unpack;
 	s->stall_ns[WEIR_P2P_STALL_PEER] = starved - unpack + (waited - socket);

@@ -46,13 +46,25 @@ static int interface_list(const char *names, char *list, size_t size, struct err
 
 static int open_tcp(struct net **net, const struct weir_p2p_config *c, struct err *e)
 {
+	static const enum net_tcp_path paths[] = { [WEIR_P2P_PATH_AUTO] = NET_TCP_AUTO,
+		[WEIR_P2P_PATH_DEVMEM] = NET_TCP_DEVMEM,
+		[WEIR_P2P_PATH_STAGED] = NET_TCP_STAGED };
 	char list[IF_NAMESIZE * 64];
 	struct net_tcp_options o = { .interfaces = list,
 		.connections = (int)c->sockets,
 		.timeout_ns = c->peer_timeout_ns,
-		.cuda = c->gpu >= 0 };
+		.cuda = c->gpu >= 0,
+		.path = paths[c->path],
+		.queues = c->queues,
+		.pool_bytes = c->pool_bytes };
+	char gpu[16];
 	int ret = interface_list(c->devices, list, sizeof(list), e);
 
+	snprintf(gpu, sizeof(gpu), "%d", c->gpu);
+	if (c->flags & WEIR_P2P_UDMABUF)
+		o.device.kind = MEM_UDMABUF;
+	else if (c->gpu >= 0)
+		o.device = (struct mem_where){ .kind = MEM_CUDA, .gpu = gpu };
 	return ret ? ret : net_tcp_open(net, &o, e);
 }
 

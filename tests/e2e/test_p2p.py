@@ -225,6 +225,18 @@ def read(host, device, what):
         return cat.wait().stdout
 
 
+def test_a_nic_without_a_link_is_named():
+    why = network.missing()
+    if why:
+        pytest.skip(why)
+    with network.Host() as here, network.Host() as there:
+        mine, theirs = network.veth(here, there)
+        there.ip("link", "set", theirs, "down")
+        wait_for("the link to go", lambda: read(here, mine, "carrier").strip() == "0")
+        done = weir("p2p", "server", "--once", "--mem", "host", "--devices", mine, prefix=here.prefix)
+        assert done.status == 1 and f"up, but without a link: {mine}" in done.stderr, done
+
+
 def test_mesh_without_a_gpu_says_what_to_do():
     done = weir("p2p", "mesh", "127.0.0.1", "--map", "0:lo", "--gpus", "0-1", "--mem", "host")
     assert done.status == 1 and "--map has no NIC for GPU 1" in done.stderr, done
@@ -235,6 +247,8 @@ def test_help_and_wrong_words():
     for words, reason in ((["p2p"], "say server, client, mesh, sweep or plugin"), (["p2p", "serve"], "not serve"),
                           (["p2p", "client"], "of which host?"), (["p2p", "server", "x"], "no GPU"),
                           (["p2p", "client", "h", "0", "--channels", "65"], "65"), (["p2p", "client", "h", "--window", "0"], "0"),
-                          (["p2p", "client", "h", "--chunk", "100"], "100"), (["p2p", "client", "h", "0", "1"], "unexpected")):
+                          (["p2p", "client", "h", "--chunk", "100"], "100"),
+                          (["p2p", "server", "--mem", "host", "--path", "devmem"], "host memory is not device memory"),
+                          (["p2p", "server", "--mem", "udmabuf", "--path", "devmem", "--plugin", "x"], "a plugin has its own"), (["p2p", "client", "h", "0", "1"], "unexpected")):
         done = weir(*words)
         assert done.status == 2 and reason in done.stderr, done
