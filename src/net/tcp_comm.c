@@ -159,6 +159,7 @@ int tcp_comm_open(struct tcp_comm **opened, struct tcp_net *n, const struct tcp_
 	c->first = parts->fd[0];
 	c->lanes = parts->lanes;
 	c->pool = parts->pool;
+	c->to_device = parts->to_device;
 	pthread_mutex_init(&c->lock, NULL);
 	for (int i = 0; i < TCP_SLOTS; i++)
 		c->request[i].comm = c;
@@ -310,6 +311,11 @@ static void long_queue(struct tcp_comm *c, struct net_request *r)
 	wake_for(c, wake);
 }
 
+static bool is_short(const struct tcp_comm *c, size_t bytes, const struct net_memory *m)
+{
+	return bytes <= TCP_SHORT_BYTES && m->kind == NET_HOST && !m->binding && !c->to_device;
+}
+
 int tcp_isend(struct net_comm *comm, const void *data, size_t bytes, struct net_memory *m,
 	struct net_request **request, struct err *e)
 {
@@ -331,7 +337,7 @@ int tcp_isend(struct net_comm *comm, const void *data, size_t bytes, struct net_
 	atomic_store(&r->left, bytes);
 	atomic_store(&r->state, TCP_WAITING);
 	c->posted++;
-	if (!bytes || (bytes <= TCP_SHORT_BYTES && m->kind == NET_HOST && !m->binding))
+	if (!bytes || is_short(c, bytes, m))
 		tcp_short_queue(c, r);
 	else
 		long_queue(c, r);

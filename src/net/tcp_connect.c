@@ -38,7 +38,8 @@ struct tcp_attempt {
 	struct tcp_attempt *next;
 	uint64_t id, deadline_ns;
 	int dev, lanes, fds;
-	bool device; /* perhaps from device memory */
+	bool device;	/* perhaps from device memory */
+	bool to_device; /* the listener has a pool */
 	struct sock_addr addr;
 	struct tcp_hello hello;
 	int fd[TCP_FDS_MAX];
@@ -345,6 +346,7 @@ static int attempt_begin(struct tcp_net *n, int dev, const struct tcp_handle *h,
 	a->addr = h->addr;
 	a->deadline_ns = clock_ns() + n->options.timeout_ns;
 	ret = tcp_pool_wanted(n, dev, &a->device, e);
+	a->to_device = h->apart;
 	a->hello.apart = h->apart || a->device;
 	a->fds = tcp_fd_count(a->lanes, a->hello.apart);
 	for (int i = 0; i < a->fds; i++)
@@ -483,6 +485,7 @@ int tcp_connect(struct net *net, int dev, unsigned char handle[NET_HANDLE_BYTES]
 			.sends = true,
 			.apart = a->hello.apart,
 			.device = a->device,
+			.to_device = a->to_device,
 			.fd = a->fd },
 		e);
 	free(a);

@@ -198,7 +198,8 @@ struct tcp_comm {
 	bool sends;
 	struct tcp_pool *pool; /* receiving: what the NIC puts payload into; NULL: none */
 	_Atomic bool binds;    /* sending: some memory is bound to the NIC */
-	int first;	       /* the connection for short messages */
+	bool to_device; /* sending: short messages, too, go where the receiver's NIC puts them */
+	int first;	/* the connection for short messages */
 	char peer[SOCK_ADDR_TEXT];
 	int lanes;
 	struct tcp_lane lane[TCP_LANES_MAX];
@@ -289,7 +290,8 @@ void tcp_attempts_drop(struct tcp_net *n, bool all);
 struct tcp_comm_parts {
 	int dev, lanes;
 	bool sends, apart;
-	bool device; /* sending: perhaps from device memory */
+	bool device;	/* sending: perhaps from device memory */
+	bool to_device; /* sending: the receiver has a pool */
 	const int *fd;
 	struct tcp_pool *pool; /* NULL: none */
 };
