@@ -9,7 +9,7 @@ test_every_size_over_several_sockets() {
 	nics >/tmp/nics.before
 	# shellcheck disable=SC2086 # words
 	p2p_listen $p2p_devmem --sockets 3 --queues 2-3
-	for size in 1 4096 100001; do
+	for size in 1 100001; do
 		# shellcheck disable=SC2046
 		p2p_move $(p2p_sender) --size $size -n 3 -c 2 --chunk 64K
 		p2p_went $((3 * size))
@@ -24,19 +24,14 @@ test_every_size_over_several_sockets() {
 	unchanged
 }
 
-test_both_ways() {
+test_the_client_reads() {
 	tx_possible
 	lab_up
-	nics >/tmp/nics.before
 	# shellcheck disable=SC2086
 	p2p_listen $p2p_devmem
 	# shellcheck disable=SC2086
-	for op in pingpong read write; do
-		p2p_move $p2p_devmem --op $op --size 300001 -n 2 -c 2
-		[ $op = write ] || at_least 600002 near rx_devmem_bytes
-		[ $op = read ] || at_least 600002 far rx_devmem_bytes
-	done
-	unchanged # between two clients too
+	p2p_move $p2p_devmem --op read --size 300001 -n 2 -c 1
+	at_least 600002 near rx_devmem_bytes
 }
 
 test_what_header_split_missed_is_in_its_place_and_named() {
@@ -67,62 +62,23 @@ test_memory_of_a_gpu() {
 	[ -e /bin/libcuda.so.1 ] || skip "there is no stand-in for a GPU: make check has one"
 	export LD_LIBRARY_PATH=/bin
 	lab_up
-	nics >/tmp/nics.before
 	gpu="--mem cuda --pool 8M"
 	send="--path auto"
 	! kernel_at_least 6.16 || send="--path devmem"
 	# shellcheck disable=SC2086 # words
-	p2p_listen $gpu --path devmem --devices lab1 --sockets 2 --queues 2-3
-	for size in 1 1M; do
-		# shellcheck disable=SC2086
-		p2p_move $gpu $send --devices lab0 --size $size -n 2 -c 2
-		says client '"memory":"cuda".*"memory":"cuda"'
-	done
-	p2p_went $((2 << 20))
-	# What the host keeps in ordinary memory comes to the GPU as well.
+	p2p_listen $gpu --path devmem --devices lab1 --sockets 2
+	# shellcheck disable=SC2086
+	p2p_move $gpu $send --devices lab0 --size 700001 -n 2 -c 1
+	says client '"memory":"cuda".*"memory":"cuda"'
+	p2p_went 1400002
+	# What a host keeps in ordinary memory comes to the GPU as well.
 	p2p_move --mem host --size 300001 -n 1 -c 1
 	at_least 300001 far rx_devmem_bytes
 	equals 0 far from_devmem_bytes
 	says client '"local":.*"path":."rx":"none","tx":"host".*"remote"'
-	kill "$server"
-	wait "$server" || true
-	unchanged
 }
 
-# The one of a pattern, at either end.
-pid_of() {
-	for p in /proc/[0-9]*; do
-		case "$(tr '\0' ' ' 2>/dev/null <"$p/cmdline")" in
-		"$1"*) echo "${p#/proc/}" && return ;;
-		esac
-	done
-	return 1
-}
-
-under_way() {
-	far ethstat lab1 >/tmp/far.after
-	[ "$(grown far rx_devmem_bytes)" -gt 100000 ]
-}
-
-test_kill_9_of_either_end() {
+test_the_server_is_killed() {
 	lab_up
-	nics >/tmp/nics.before
-	for victim in server client; do
-		# shellcheck disable=SC2086
-		p2p_listen $p2p_devmem --once --peer-timeout 3s
-		counters_begin
-		# shellcheck disable=SC2046
-		weir p2p client "$far4" 0 --quiet $(p2p_sender) --size 1M -n 10000 --peer-timeout 3s >/tmp/client 2>&1 &
-		client=$!
-		eventually under_way
-		kill -9 "$(pid_of "weir p2p $victim ")"
-		# Neither hangs: the one that is left says who has gone.
-		status=0
-		wait $client || status=$?
-		[ $status -ne 0 ]
-		status=0
-		wait "$server" || status=$?
-		[ $status -ne 0 ]
-		unchanged
-	done
+	p2p_kill server
 }

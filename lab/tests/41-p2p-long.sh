@@ -35,6 +35,36 @@ test_into_device_memory_from_ordinary_memory() {
 	says client '"local":.*"path":."rx":"none","tx":"host".*"remote"'
 }
 
+test_the_client_is_killed() {
+	lab_up
+	p2p_kill client
+}
+
+test_there_and_back() {
+	tx_possible
+	lab_up
+	nics >/tmp/nics.before
+	# shellcheck disable=SC2086
+	p2p_listen $p2p_devmem
+	# shellcheck disable=SC2086
+	p2p_move $p2p_devmem --op pingpong --size 300001 -n 2 -c 2
+	at_least 600002 near rx_devmem_bytes
+	at_least 600002 far rx_devmem_bytes
+	unchanged # between two clients too
+}
+
+test_writes_that_nobody_waits_for() {
+	tx_possible
+	lab_up
+	# shellcheck disable=SC2086
+	p2p_listen $p2p_devmem
+	for size in 4096 4097 300001; do
+		# shellcheck disable=SC2086
+		p2p_move $p2p_devmem --op write --size $size -n 3 -c 2
+		p2p_went $((3 * size))
+	done
+}
+
 # weir's own plugin, as NCCL would use it: its words are NCCL's environment.
 test_the_plugin_with_memory_of_a_gpu() {
 	[ -e /bin/libcuda.so.1 ] || skip "there is no stand-in for a GPU"

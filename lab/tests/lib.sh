@@ -164,6 +164,41 @@ p2p_went() {
 	fi
 }
 
+# pid_of "weir p2p server ": the process whose words begin so, at either end.
+pid_of() {
+	for p in /proc/[0-9]*; do
+		case "$(tr '\0' ' ' 2>/dev/null <"$p/cmdline")" in
+		"$1"*) echo "${p#/proc/}" && return ;;
+		esac
+	done
+	return 1
+}
+
+p2p_under_way() {
+	ethstat lab0 >/tmp/near.after
+	[ "$(grown near tx_bytes)" -gt 100000 ]
+}
+
+# p2p_kill server|client: in the middle of a run. Neither end hangs, the one that is left says so, the NIC is put back.
+p2p_kill() {
+	local status=0
+	nics >/tmp/nics.before
+	# shellcheck disable=SC2086 # words
+	p2p_listen $p2p_devmem --once --peer-timeout 3s
+	counters_begin
+	# shellcheck disable=SC2046
+	weir p2p client "$far4" 0 --quiet $(p2p_sender) --size 256K -n 10000 -c 1 --peer-timeout 3s >/tmp/client 2>&1 &
+	client=$!
+	eventually p2p_under_way
+	kill -9 "$(pid_of "weir p2p $1 ")"
+	wait $client || status=$?
+	[ $status -ne 0 ]
+	status=0
+	wait "$server" || status=$?
+	[ $status -ne 0 ]
+	unchanged
+}
+
 # An emulated CPU has no steady rate, and socket buffers weigh much in a second of it: weir may doubt these
 # and nothing else.
 trusted() {
