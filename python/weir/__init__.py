@@ -54,6 +54,11 @@ def _bytes(path):
     return None if path is None else os.fsencode(path)
 
 
+def _path(path):
+    """A file that has to be named: None is a TypeError, not a NULL for the library."""
+    return os.fsencode(path)
+
+
 def _call(name, *args):
     error = ctypes.create_string_buffer(_ERROR_BYTES)
     if getattr(_load(), name)(*args, error) < 0:
@@ -67,7 +72,7 @@ def version():
 
 def collect(input_path=None, output_path="snapshot.json"):
     """Write a snapshot. input_path: cxi telemetry (a directory of cxi*, or one NIC's); None: every counter of this host."""
-    _call("weir_counters_collect", _bytes(output_path), _bytes(input_path))
+    _call("weir_counters_collect", _path(output_path), _bytes(input_path))
 
 
 def _numbered(mapping):
@@ -80,7 +85,7 @@ def summarize(before_path, after_path, metrics_path=None):
     metrics_path: names of the lines of text dumps, where they are not a Cassini-1's.
     """
     out = ctypes.c_void_p()
-    _call("weir_counters_summarize", _bytes(before_path), _bytes(after_path), _bytes(metrics_path), ctypes.byref(out))
+    _call("weir_counters_summarize", _path(before_path), _path(after_path), _bytes(metrics_path), ctypes.byref(out))
     try:
         summary = json.loads(ctypes.string_at(out))
     finally:
@@ -140,7 +145,7 @@ def compare(summary_a, summary_b, output_file, *, label_a="Test A", label_b="Tes
     """
     pair = ctypes.c_char_p * 2
     _call("weir_counters_compare", pair(*map(_bytes, summary_a["paths"])), pair(*map(_bytes, summary_b["paths"])),
-          _bytes(summary_a.get("metrics_path")), pair(_bytes(label_a), _bytes(label_b)), _bytes(output_file))
+          _bytes(summary_a.get("metrics_path")), pair(_bytes(label_a), _bytes(label_b)), _path(output_file))
     interfaces = sorted({*summary_a["non_zero_per_iface"], *summary_b["non_zero_per_iface"]})
     changed = {}
     for key in sorted({*summary_a["full_diffs"], *summary_b["full_diffs"]}):
@@ -154,7 +159,7 @@ def compare(summary_a, summary_b, output_file, *, label_a="Test A", label_b="Tes
 
 def report(before_path, after_path, output_file, metrics_path=None):
     """The report of two snapshots, or (after_path None) of a record of weir: .html, .csv, .json or .txt."""
-    _call("weir_counters_report", _bytes(before_path), _bytes(after_path), _bytes(metrics_path), _bytes(output_file))
+    _call("weir_counters_report", _path(before_path), _bytes(after_path), _bytes(metrics_path), _path(output_file))
 
 
 @contextlib.contextmanager

@@ -49,8 +49,14 @@ int tcp_comm_failure(struct tcp_comm *c, struct err *e)
 {
 	int code = atomic_load(&c->failed);
 
-	if (!code || atomic_load(&c->running))
+	if (!code)
 		return 0;
+	/* Workers still look in for a moment now and then; what they find is the failure. */
+	if (!atomic_load(&c->rested)) {
+		if (atomic_load(&c->running))
+			return 0;
+		atomic_store(&c->rested, true);
+	}
 	if (e) {
 		pthread_mutex_lock(&c->lock);
 		*e = c->error;
@@ -482,7 +488,7 @@ void net_tcp_abort(struct net_comm *comm)
 	struct tcp_comm *c = comm_of(comm);
 
 	tcp_comm_fail(c, ECANCELED, "given up");
-	while (atomic_load(&c->running))
+	while (!tcp_comm_failure(c, NULL))
 		sched_yield();
 }
 

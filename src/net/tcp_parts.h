@@ -206,6 +206,7 @@ struct tcp_comm {
 
 	_Atomic int failed;	   /* 0 or a positive errno */
 	_Atomic int running;	   /* workers that are at it, and copies from or to a GPU */
+	_Atomic bool rested;	   /* since it failed there was a moment with none running */
 	_Atomic int ended_lanes;   /* closed by the peer */
 	_Atomic uint64_t ended_ns; /* when the first of them was, 0 none */
 	_Atomic uint64_t all_ended_ns;

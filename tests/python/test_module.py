@@ -133,6 +133,18 @@ for attempt in (lambda: weir.summarize("/nonexistent/a.json", "/nonexistent/b.js
     assert done.stdout.count("/nonexistent") >= 2
 
 
+def test_a_file_that_is_not_named_is_a_type_error():
+    done = run("""
+import weir
+for call in (lambda: weir.summarize(None, None), lambda: weir.collect(None, None), lambda: weir.report(None, None, "x.html")):
+    try:
+        call()
+    except TypeError as error:
+        print("refused", error)
+""")
+    assert done.returncode == 0 and done.stdout.count("refused") == 3, done
+
+
 def test_only_the_public_symbols_are_shown():
     shown = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, timeout=20, check=True).stdout
     names = {line.split()[-1] for line in shown.splitlines()}
