@@ -72,7 +72,7 @@ uint64_t hist_percentile(const struct hist *h, double percent)
 	uint64_t rank = rank_of(h, percent), seen = 0;
 	unsigned int b;
 
-	for (b = 0; b < HIST_BUCKETS; b++) {
+	for (b = 0; h->count && b < HIST_BUCKETS; b++) {
 		seen += h->bucket[b];
 		if (seen >= rank)
 			return clamp(hist_bucket_high_ns(b), 0, h->max_ns);

@@ -9,7 +9,8 @@
 #include <immintrin.h>
 #endif
 
-#define REFERENCE_MIN ((size_t)64 << 10)
+#define REFERENCE_MIN	  ((size_t)64 << 10)
+#define REFERENCE_OVERLAP ((size_t)64 << 10) /* most fragments and calls are no longer */
 
 /* splitmix64 by position: any word of the cycle, without those before it. */
 static uint64_t seeded_word(uint64_t seed, uint64_t index)
@@ -53,7 +54,9 @@ int pattern_init(
 	p->seed = kind == PATTERN_SEEDED ? seed : 0;
 	p->cycle_bytes = cycle_bytes;
 	p->reference_bytes = cycles * cycle_bytes;
-	p->reference = malloc(p->reference_bytes);
+	p->overlap_bytes =
+		p->reference_bytes < REFERENCE_OVERLAP ? p->reference_bytes : REFERENCE_OVERLAP;
+	p->reference = malloc(p->reference_bytes + p->overlap_bytes);
 	if (!p->reference) {
 		err_set(e, ENOMEM, "no memory for a pattern of %zu bytes", p->reference_bytes);
 		return err_hint(e, "choose a smaller buffer");
@@ -61,6 +64,7 @@ int pattern_init(
 	make_cycle(p);
 	for (size_t i = 1; i < cycles; i++)
 		memcpy(p->reference + i * cycle_bytes, p->reference, cycle_bytes);
+	memcpy(p->reference + p->reference_bytes, p->reference, p->overlap_bytes);
 	return 0;
 }
 
@@ -102,40 +106,33 @@ AVX2 __m256i differences(const unsigned char *a, const unsigned char *b, size_t 
 {
 	__m256i sum = difference(a, b);
 
-#pragma GCC unroll 16
+#pragma GCC unroll 32
 	for (size_t i = 32; i < bytes; i += 32)
 		sum = _mm256_or_si256(sum, difference(a + i, b + i));
 	return sum;
 }
 
-__attribute__((target("avx2"))) static bool differ_avx2(
-	const unsigned char *a, const unsigned char *b, size_t bytes)
+/* At least 32 bytes. Blocks of halving size instead of loops: fragments are short. */
+AVX2 bool differ_avx2(const unsigned char *a, const unsigned char *b, size_t bytes)
 {
+	const unsigned char *last_a = a + bytes - 32, *last_b = b + bytes - 32;
 	__m256i sum = _mm256_setzero_si256();
-	size_t i = 0;
 
-	if (bytes < 32)
-		return memcmp(a, b, bytes) != 0;
-	for (; i + 512 <= bytes; i += 512)
-		sum = _mm256_or_si256(sum, differences(a + i, b + i, 512));
-	for (; i + 128 <= bytes; i += 128)
-		sum = _mm256_or_si256(sum, differences(a + i, b + i, 128));
-	for (; i + 32 <= bytes; i += 32)
-		sum = _mm256_or_si256(sum, difference(a + i, b + i));
+	for (; bytes >= 1024; bytes -= 1024, a += 1024, b += 1024)
+		sum = _mm256_or_si256(sum, differences(a, b, 1024));
+#pragma GCC unroll 5
+	for (size_t block = 512; block >= 32; block /= 2) {
+		if (!(bytes & block))
+			continue;
+		sum = _mm256_or_si256(sum, differences(a, b, block));
+		a += block;
+		b += block;
+	}
 	/* The rest, and some of what was seen before. */
-	sum = _mm256_or_si256(sum, difference(a + bytes - 32, b + bytes - 32));
+	sum = _mm256_or_si256(sum, difference(last_a, last_b));
 	return !_mm256_testz_si256(sum, sum);
 }
 #endif
-
-static bool differ(const unsigned char *a, const unsigned char *b, size_t bytes)
-{
-#ifdef __x86_64__
-	if (__builtin_cpu_supports("avx2"))
-		return differ_avx2(a, b, bytes);
-#endif
-	return memcmp(a, b, bytes) != 0;
-}
 
 static size_t first_difference(const unsigned char *a, const unsigned char *b)
 {
@@ -146,8 +143,9 @@ static size_t first_difference(const unsigned char *a, const unsigned char *b)
 	return i;
 }
 
-bool pattern_check(const struct pattern *p, const void *data, size_t bytes, uint64_t position,
-	struct pattern_mismatch *m)
+/* Past the end of the reference and round again, or to the wrong byte. */
+__attribute__((noinline)) static bool check_by_steps(const struct pattern *p, const void *data,
+	size_t bytes, uint64_t position, struct pattern_mismatch *m)
 {
 	size_t at = position % p->reference_bytes, done = 0;
 	const unsigned char *found = data;
@@ -158,7 +156,7 @@ bool pattern_check(const struct pattern *p, const void *data, size_t bytes, uint
 
 		if (run > bytes - done)
 			run = bytes - done;
-		if (differ(found + done, expected, run)) {
+		if (memcmp(found + done, expected, run)) {
 			wrong = first_difference(found + done, expected);
 			if (m)
 				*m = (struct pattern_mismatch){ done + wrong, expected[wrong],
@@ -169,4 +167,46 @@ bool pattern_check(const struct pattern *p, const void *data, size_t bytes, uint
 		at = 0;
 	}
 	return false;
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"), noinline)) static bool check_long_avx2(const struct pattern *p,
+	const void *data, size_t bytes, uint64_t position, struct pattern_mismatch *m)
+{
+	size_t at = position % p->reference_bytes, run;
+	const unsigned char *found = data, *end = found + bytes;
+
+	for (; found < end; found += run, at = 0) {
+		run = p->reference_bytes - at;
+		if (run > (size_t)(end - found))
+			run = (size_t)(end - found);
+		if (run < 32 ? memcmp(found, p->reference + at, run) != 0
+			     : differ_avx2(found, p->reference + at, run))
+			return check_by_steps(p, data, bytes, position, m);
+	}
+	return false;
+}
+
+/* Nearly all is right and compared in one piece: no other function is called for that, nor registers saved. */
+__attribute__((target("avx2"))) static bool check_avx2(const struct pattern *p, const void *data,
+	size_t bytes, uint64_t position, struct pattern_mismatch *m)
+{
+	size_t at = position % p->reference_bytes;
+
+	if (bytes < 32 || bytes > p->reference_bytes + p->overlap_bytes - at)
+		return check_long_avx2(p, data, bytes, position, m);
+	if (!differ_avx2(data, p->reference + at, bytes))
+		return false;
+	return check_by_steps(p, data, bytes, position, m);
+}
+#endif
+
+bool pattern_check(const struct pattern *p, const void *data, size_t bytes, uint64_t position,
+	struct pattern_mismatch *m)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		return check_avx2(p, data, bytes, position, m);
+#endif
+	return check_by_steps(p, data, bytes, position, m);
 }

@@ -41,6 +41,7 @@ struct pattern {
 	/* The cycle, repeated in whole until a short one is worth a call of memcmp(). */
 	unsigned char *reference;
 	size_t reference_bytes;
+	size_t overlap_bytes; /* of its beginning, once more behind it: what goes past the end is in one piece too */
 };
 
 struct pattern_mismatch {

@@ -2,7 +2,6 @@
 #include "net/devmem.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,10 +18,12 @@ int devmem_rx_init(struct devmem_rx *rx, uint32_t dmabuf_id, struct err *e)
 	rx->control_bytes = DEVMEM_FRAGMENTS * CMSG_SPACE(sizeof(struct uapi_dmabuf_cmsg));
 	rx->control = malloc(rx->control_bytes);
 	rx->fragment = calloc(DEVMEM_FRAGMENTS, sizeof(*rx->fragment));
-	if (!rx->control || !rx->fragment) {
+	rx->run = calloc(DEVMEM_FRAGMENTS + 1, sizeof(*rx->run));
+	if (!rx->control || !rx->fragment || !rx->run) {
 		devmem_rx_free(rx);
 		return err_set(e, ENOMEM, "no memory for %d fragments", DEVMEM_FRAGMENTS);
 	}
+	rx->run[0].token_start = UINT32_MAX; /* a token that never comes would follow it */
 	return 0;
 }
 
@@ -30,20 +31,32 @@ void devmem_rx_free(struct devmem_rx *rx)
 {
 	free(rx->control);
 	free(rx->fragment);
+	free(rx->run);
 	rx->control = NULL;
 	rx->fragment = NULL;
+	rx->run = NULL;
 }
 
 /* What the control messages of one call come to, kept in registers: this runs for every packet. */
 struct devmem_sum {
-	uint32_t count, at, linear_bytes, foreign;
+	struct devmem_fragment *fragment; /* where the next one goes */
+	struct uapi_dmabuf_token *run;	  /* the last one */
+	uint32_t dmabuf_id, at, linear_bytes, linear_count, foreign;
 };
 
-static inline void devmem_take(
-	struct devmem_rx *rx, struct devmem_sum *sum, const struct cmsghdr *cmsg)
+/* Tokens mostly follow each other: they go back in runs. */
+static inline void devmem_take_token(struct devmem_sum *sum, uint32_t token)
+{
+	if (token == sum->run->token_start + sum->run->token_count)
+		sum->run->token_count++;
+	else
+		*++sum->run = (struct uapi_dmabuf_token){ token, 1 };
+}
+
+static inline void devmem_take(struct devmem_sum *sum, const struct cmsghdr *cmsg)
 {
 	const struct uapi_dmabuf_cmsg *got = (const struct uapi_dmabuf_cmsg *)CMSG_DATA(cmsg);
-	struct devmem_fragment *f = &rx->fragment[sum->count];
+	struct devmem_fragment *f = sum->fragment;
 
 	if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_len < CMSG_LEN(sizeof(*got)))
 		return;
@@ -53,43 +66,51 @@ static inline void devmem_take(
 		f->offset = got->frag_offset;
 		f->token = got->frag_token;
 		f->linear = 0;
-		sum->foreign |= got->dmabuf_id ^ rx->dmabuf_id;
+		sum->foreign |= got->dmabuf_id ^ sum->dmabuf_id;
+		devmem_take_token(sum, got->frag_token);
 	} else if (cmsg->cmsg_type == UAPI_SO_DEVMEM_LINEAR) {
 		f->offset = sum->linear_bytes;
 		f->linear = 1;
 		sum->linear_bytes += got->frag_size;
-		rx->linear_count++;
+		sum->linear_count++;
 	} else {
 		return;
 	}
 	sum->at += got->frag_size;
-	sum->count++;
+	sum->fragment++;
 }
 
 /* What CMSG_NXTHDR() does, in half the instructions. */
-static void devmem_take_all(struct devmem_rx *rx, struct devmem_sum *sum, size_t control_bytes)
+static void devmem_take_all(struct devmem_rx *rx, struct devmem_sum *result, size_t control_bytes)
 {
 	const char *next = rx->control, *end = next + control_bytes;
+	const struct devmem_fragment *full = rx->fragment + DEVMEM_FRAGMENTS;
+	struct devmem_sum sum = {
+		.fragment = rx->fragment, .run = rx->run, .dmabuf_id = rx->dmabuf_id
+	};
 
 	while ((size_t)(end - next) >= CMSG_LEN(sizeof(struct uapi_dmabuf_cmsg)) &&
-		sum->count < DEVMEM_FRAGMENTS) {
+		sum.fragment < full) {
 		const struct cmsghdr *cmsg = (const struct cmsghdr *)next;
 		size_t bytes = CMSG_ALIGN(cmsg->cmsg_len);
 
 		if (bytes < sizeof(*cmsg) || bytes > (size_t)(end - next))
-			return;
-		devmem_take(rx, sum, cmsg);
+			break;
+		devmem_take(&sum, cmsg);
 		next += bytes;
 	}
+	*result = sum;
 }
 
 static void devmem_count(struct devmem_rx *rx, const struct devmem_sum *sum)
 {
-	rx->count = sum->count;
-	rx->fragments += sum->count;
+	rx->count = (uint32_t)(sum->fragment - rx->fragment);
+	rx->runs = (uint32_t)(sum->run - rx->run);
+	rx->linear_count = sum->linear_count;
+	rx->fragments += rx->count;
 	rx->linear_bytes += sum->linear_bytes;
 	rx->dmabuf_bytes += sum->at - sum->linear_bytes;
-	rx->tokens_held += sum->count - rx->linear_count;
+	rx->tokens_held += rx->count - rx->linear_count;
 	if (rx->tokens_held > rx->tokens_held_most)
 		rx->tokens_held_most = rx->tokens_held;
 }
@@ -101,22 +122,23 @@ ssize_t devmem_recv(struct devmem_rx *rx, int fd, void *plain, size_t length)
 		.msg_iovlen = 1,
 		.msg_control = rx->control,
 		.msg_controllen = rx->control_bytes };
-	struct devmem_sum sum = { 0 };
+	struct devmem_sum sum;
 	ssize_t n;
 
 	rx->count = 0;
+	rx->runs = 0;
 	rx->linear_count = 0;
 	n = recvmsg(fd, &msg, UAPI_MSG_SOCK_DEVMEM | MSG_DONTWAIT);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
 	rx->calls++;
 	devmem_take_all(rx, &sum, msg.msg_controllen);
+	devmem_count(rx, &sum);
 	/* No control message at all: the kernel copied ordinary bytes. */
-	if (!sum.count) {
+	if (!rx->count) {
 		rx->plain_bytes += (uint64_t)n;
 		return n;
 	}
-	devmem_count(rx, &sum);
 	if (sum.foreign) {
 		devmem_release(rx, fd);
 		return -EIO;
@@ -142,33 +164,21 @@ static int devmem_dontneed(struct devmem_rx *rx, int fd, const struct uapi_dmabu
 
 int devmem_release(struct devmem_rx *rx, int fd)
 {
-	struct uapi_dmabuf_token tokens[UAPI_DONTNEED_TOKENS_MAX];
-	uint32_t runs = 0, fragments = 0;
-	int ret = 0, failed;
+	int ret = 0;
 
-	for (uint32_t i = 0; i < rx->count; i++) {
-		const struct devmem_fragment *f = &rx->fragment[i];
-		struct uapi_dmabuf_token *last = runs ? &tokens[runs - 1] : NULL;
-		bool joins = last && f->token == last->token_start + last->token_count;
+	for (uint32_t first = 1; first <= rx->runs; first += UAPI_DONTNEED_TOKENS_MAX) {
+		uint32_t runs = rx->runs - first + 1, fragments = 0;
+		int failed;
 
-		if (f->linear)
-			continue;
-		if (!joins && runs == UAPI_DONTNEED_TOKENS_MAX) {
-			failed = devmem_dontneed(rx, fd, tokens, runs, fragments);
-			ret = ret ? ret : failed;
-			runs = fragments = 0;
-		}
-		if (joins)
-			tokens[runs - 1].token_count++;
-		else
-			tokens[runs++] = (struct uapi_dmabuf_token){ f->token, 1 };
-		fragments++;
-	}
-	if (runs) {
-		failed = devmem_dontneed(rx, fd, tokens, runs, fragments);
+		if (runs > UAPI_DONTNEED_TOKENS_MAX)
+			runs = UAPI_DONTNEED_TOKENS_MAX;
+		for (uint32_t i = first; i < first + runs; i++)
+			fragments += rx->run[i].token_count;
+		failed = devmem_dontneed(rx, fd, &rx->run[first], runs, fragments);
 		ret = ret ? ret : failed;
 	}
 	rx->count = 0;
+	rx->runs = 0;
 	return ret;
 }
 

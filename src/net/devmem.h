@@ -39,6 +39,8 @@
 #define DEVMEM_CALL_BYTES ((size_t)4 << 20)
 #define DEVMEM_SEND_BYTES ((size_t)4 << 20)
 
+struct uapi_dmabuf_token; /* sys/uapi.h */
+
 struct devmem_fragment {
 	uint64_t offset; /* in the dma-buf; in the plain buffer when linear */
 	uint32_t bytes;
@@ -52,6 +54,8 @@ struct devmem_rx {
 	uint32_t count;	       /* of the last receive */
 	uint32_t linear_count; /* of these: not in the dma-buf */
 	struct devmem_fragment *fragment;
+	struct uapi_dmabuf_token *run; /* from 1 on: the tokens of all fragments, as runs */
+	uint32_t runs;
 	char *control; /* room for the control messages of the worst case */
 	size_t control_bytes;
 	/* since the begin */

@@ -93,7 +93,7 @@ static void test_pattern_finds_every_single_wrong_byte(void **state)
 	(void)state;
 	for (size_t c = 0; c < CYCLES; c++) {
 		struct pattern p = make(PATTERN_SEEDED, 5, cycles[c]);
-		unsigned char data[1300]; /* blocks of every size, and a rest */
+		unsigned char data[2023]; /* blocks of every size, and a rest */
 		uint64_t position = prng_below(&random, 1 << 20);
 
 		pattern_fill(&p, data, sizeof(data), position);
@@ -107,6 +107,32 @@ static void test_pattern_finds_every_single_wrong_byte(void **state)
 			assert_int_equal(m.expected, right);
 			assert_int_equal(m.found, wrong);
 			data[i] = right;
+		}
+		pattern_free(&p);
+	}
+}
+
+/* Around the end of the prepared copy, and beyond what is prepared at all. */
+static void test_pattern_finds_a_wrong_byte_in_what_is_longer_than_the_cycle(void **state)
+{
+	static unsigned char data[300000];
+	static const size_t lengths[] = { 20, 31, 32, 5000, 70000, 131073, sizeof(data) };
+	uint64_t random = 9;
+
+	(void)state;
+	for (size_t c = 0; c < CYCLES; c++) {
+		struct pattern p = make(PATTERN_SEEDED, 5, cycles[c]);
+
+		for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++) {
+			size_t bytes = lengths[l], at = prng_below(&random, bytes);
+			uint64_t position = 7 * p.reference_bytes - prng_below(&random, 5000);
+			struct pattern_mismatch m;
+
+			pattern_fill(&p, data, bytes, position);
+			assert_false(pattern_check(&p, data, bytes, position, NULL));
+			data[at] ^= 1;
+			assert_true(pattern_check(&p, data, bytes, position, &m));
+			assert_int_equal(m.index, at);
 		}
 		pattern_free(&p);
 	}
@@ -157,6 +183,7 @@ int main(void)
 		cmocka_unit_test(test_pattern_is_a_function_of_the_position_wherever_it_is_cut),
 		cmocka_unit_test(test_pattern_seeds_make_different_streams_and_equal_ones_the_same),
 		cmocka_unit_test(test_pattern_finds_every_single_wrong_byte),
+		cmocka_unit_test(test_pattern_finds_a_wrong_byte_in_what_is_longer_than_the_cycle),
 		cmocka_unit_test(test_pattern_seeded_finds_misplaced_pieces),
 		cmocka_unit_test(test_pattern_refuses_cycles_that_cannot_be),
 	};
