@@ -203,6 +203,7 @@ static int client_agree(struct client *c, struct err *e)
 	if (ret)
 		return ret;
 	c->run.peer_receives_devmem = strstr(m.body, "\n" WIRE_RECEIVES_DEVMEM);
+	c->run.peer_sends_devmem = strstr(m.body, "\n" WIRE_SENDS_DEVMEM);
 	token = strncmp(m.body, "token=", 6) ? NULL : m.body + 6;
 	if (token)
 		token[strcspn(token, "\n")] = 0;
@@ -248,6 +249,7 @@ static void connect_act(struct worker *w, void *argument)
 static int client_connect_flows(struct client *c, struct err *e)
 {
 	struct wire_message m;
+	const char *ready;
 	int ret;
 
 	for (uint32_t i = 0; i < c->run.lane_count; i++) {
@@ -262,7 +264,8 @@ static int client_connect_flows(struct client *c, struct err *e)
 		c->events->gate(c->events->context);
 	if (ret || c->outcome.neper)
 		return ret;
-	ret = wire_send(c->control, WIRE_READY, "", 0, soon(), e);
+	ready = c->run.device.tx == DEVICE_DEVMEM ? WIRE_SENDS_DEVMEM : "";
+	ret = wire_send(c->control, WIRE_READY, ready, strlen(ready), soon(), e);
 	if (!ret)
 		ret = client_expect(c, WIRE_GO, &m, soon() + CONTROL_TIMEOUT_NS, e);
 	if (!ret)

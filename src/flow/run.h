@@ -141,6 +141,7 @@ struct run {
 	bool starts_by_data;	   /* neper server: the first byte starts the clock */
 	bool tokens;		   /* data connections open with a preamble */
 	bool peer_receives_devmem; /* client: the server's NIC puts payload into device memory */
+	bool peer_sends_devmem;	   /* the other end's NIC takes payload from there */
 	uint8_t token[WIRE_TOKEN_BYTES];
 	struct sock_addr peer; /* client: where flows go; server: who the client is */
 	uint64_t warmup_ns, interval_ns;

@@ -232,8 +232,9 @@ static int session_agree(struct session *s, struct err *e)
 	s->run.tokens = true;
 	session_open(s);
 	wire_token_text(s->run.token, token);
-	snprintf(accept, sizeof(accept), "token=%s\n%s", token,
-		s->run.device.rx == DEVICE_DEVMEM ? WIRE_RECEIVES_DEVMEM : "");
+	snprintf(accept, sizeof(accept), "token=%s\n%s%s", token,
+		s->run.device.rx == DEVICE_DEVMEM ? WIRE_RECEIVES_DEVMEM : "",
+		s->run.device.tx == DEVICE_DEVMEM ? WIRE_SENDS_DEVMEM : "");
 	return wire_send(s->control[0], WIRE_ACCEPT, accept, strlen(accept), soon(), e);
 }
 
@@ -264,6 +265,7 @@ static int session_gather(struct session *s, struct err *e)
 			return err_set(e, -ret, "the client went away before the run began");
 		if (m.type == WIRE_READY) {
 			ready = true;
+			s->run.peer_sends_devmem = strstr(m.body, WIRE_SENDS_DEVMEM);
 			give_up_ns = soon();
 		} else if (m.type == WIRE_ABORT) {
 			ret = err_set(e, ECONNABORTED, "the client gave up: %.300s", m.body);

@@ -159,6 +159,23 @@ static size_t stream_whole_frames(const struct flow *f, size_t bytes)
 	return bytes / unit * unit;
 }
 
+/* What device memory sends comes in long rows of full frames, and each receive answers with an acknowledgement that costs both
+ * ends as much as a frame does: so take more than --buffer-size into host memory too. Without memory for it this is
+ * slower, not wrong. */
+#define HOST_CALL_BYTES ((size_t)512 << 10)
+
+static void stream_make_room(struct lane *l)
+{
+	struct region more;
+
+	if (l->run->device.rx != DEVICE_NONE || !l->rx.data || l->rx_length >= HOST_CALL_BYTES ||
+		region_alloc(&more, HOST_CALL_BYTES, NULL))
+		return;
+	region_free(&l->rx);
+	l->rx = more;
+	l->rx_length = HOST_CALL_BYTES;
+}
+
 static void stream_start(struct flow *f)
 {
 	const struct run *r = f->lane->run;
@@ -169,8 +186,10 @@ static void stream_start(struct flow *f)
 		f->tx_length = f->lane->device.send_bytes;
 	if ((r->device.tx == DEVICE_DEVMEM || r->peer_receives_devmem) && !r->options->no_cork)
 		f->tx_length = stream_whole_frames(f, f->tx_length);
+	if (r->peer_sends_devmem)
+		stream_make_room(f->lane);
 	f->rx_length = f->lane->rx_length;
-	if (r->device.rx == DEVICE_DEVMEM)
+	if (r->device.rx == DEVICE_DEVMEM || r->peer_sends_devmem)
 		f->rx_length = stream_whole_frames(f, f->rx_length);
 	if (r->starts_by_data && r->options->split_bidir) {
 		loop_timer_set(&f->lane->worker->loop, &f->timer, clock_ns() + SPLIT_SILENCE_NS,
@@ -191,19 +210,22 @@ static void stream_start(struct flow *f)
 /* What lies unread in device memory must leave the NIC pages to go on with, or both wait for ever. */
 #define COALESCE_DEVICE_SHARE 16
 
-static double stream_wake_most(const struct lane *l)
+static double stream_wake_most(const struct flow *f)
 {
-	double share = (double)l->run->options->mem_size / COALESCE_DEVICE_SHARE / l->flow_count;
+	const struct run *r = f->lane->run;
 
-	return l->run->device.rx == DEVICE_DEVMEM ? fmin(share, COALESCE_MAX_BYTES)
-						  : COALESCE_MAX_BYTES;
+	if (r->device.rx == DEVICE_DEVMEM)
+		return fmin(COALESCE_MAX_BYTES,
+			(double)r->options->mem_size / COALESCE_DEVICE_SHARE / f->lane->flow_count);
+	/* One call then takes all that it was woken for. */
+	return r->peer_sends_devmem ? fmin(COALESCE_MAX_BYTES, (double)f->rx_length)
+				    : COALESCE_MAX_BYTES;
 }
 
 static void stream_coalesce_flow(struct flow *f, uint64_t elapsed_ns)
 {
 	double rate = (double)(f->counts.rx_bytes - f->coalesced_bytes) / (double)elapsed_ns;
-	double bytes =
-		fmin(rate * (double)f->lane->run->options->rx_coalesce, stream_wake_most(f->lane));
+	double bytes = fmin(rate * (double)f->lane->run->options->rx_coalesce, stream_wake_most(f));
 	int wanted = bytes < 4096 ? 1 : (int)bytes;
 
 	f->coalesced_bytes = f->counts.rx_bytes;

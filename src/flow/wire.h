@@ -101,7 +101,10 @@ int wire_preamble_decode(const uint8_t *bytes, size_t length, struct wire_preamb
 
 int wire_token_make(uint8_t token[WIRE_TOKEN_BYTES], struct err *e);
 /* A line of ACCEPT, after that of the token: the sender does well to send whole packets. */
+/* A line of ACCEPT: the server's NIC puts payload into device memory; of ACCEPT and READY: that end's takes it from
+ * there. */
 #define WIRE_RECEIVES_DEVMEM "receives=devmem\n"
+#define WIRE_SENDS_DEVMEM    "sends=devmem\n"
 
 /* Written as 32 hexadecimal digits in ACCEPT. */
 void wire_token_text(const uint8_t token[WIRE_TOKEN_BYTES], char text[2 * WIRE_TOKEN_BYTES + 1]);
