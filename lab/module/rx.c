@@ -19,16 +19,6 @@
 #define page_pool_alloc_netmems page_pool_alloc_netmem
 #endif
 
-/* One packet of a frame, as a TSO engine cuts it. */
-struct labnic_segment {
-	const struct sk_buff *frame;
-	const struct labnic_headers *headers;
-	u32 number; /* within the frame */
-	u32 offset; /* of its payload within the frame's */
-	u32 bytes;  /* of payload */
-	bool last;
-};
-
 static u8 *labnic_dma_address(netmem_ref buffer)
 {
 	if (netmem_is_net_iov(buffer))
@@ -49,45 +39,78 @@ static const u8 *labnic_frag_address(const skb_frag_t *frag)
  */
 static void labnic_dma_copy(u8 *to, const u8 *from, u32 bytes)
 {
-	unsigned long words = bytes / sizeof(u64);
+	unsigned long words = bytes / sizeof(u64), rest = bytes % sizeof(u64);
 
 	asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
-	memcpy(to, from, bytes % sizeof(u64));
+	asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(rest) : : "memory");
 }
 
-/* Copies bytes of the frame from an offset on, and counts what kind of memory they came from. */
-static void labnic_wire_read(
-	struct labnic_queue *queue, const struct sk_buff *frame, u32 offset, u8 *to, u32 bytes)
+/* Where the wire is in a frame: it reads forward only, so that it looks at each fragment once. */
+struct labnic_wire {
+	const struct sk_buff *frame;
+	u32 begin, end; /* the piece of the frame that it is in */
+	const u8 *from; /* the piece's first byte */
+	enum labnic_counter kind;
+	int next; /* fragment */
+};
+
+static void labnic_wire_begin(struct labnic_wire *wire, const struct sk_buff *frame)
 {
-	u32 begin = 0, end = skb_headlen(frame);
-	enum labnic_counter kind = LABNIC_FROM_OTHER_BYTES;
-	const u8 *from = frame->data;
-	int next = 0;
+	*wire = (struct labnic_wire){
+		.frame = frame,
+		.end = skb_headlen(frame),
+		.from = frame->data,
+		.kind = LABNIC_FROM_OTHER_BYTES,
+	};
+}
 
+static bool labnic_wire_next(struct labnic_wire *wire)
+{
+	const struct skb_shared_info *info = skb_shinfo(wire->frame);
+	const skb_frag_t *frag = &info->frags[wire->next];
+
+	if (WARN_ON_ONCE(wire->next == info->nr_frags))
+		return false;
+	wire->next++;
+	wire->begin = wire->end;
+	wire->end += skb_frag_size(frag);
+	wire->from = labnic_frag_address(frag);
+	wire->kind = skb_frag_net_iov(frag) ? LABNIC_FROM_DEVMEM_BYTES : LABNIC_FROM_OTHER_BYTES;
+	return true;
+}
+
+/* Copies bytes of the frame from an offset on, not before one that was read, and counts what kind of memory they
+ * came from.
+ */
+static void labnic_wire_read(
+	struct labnic_queue *queue, struct labnic_wire *wire, u32 offset, u8 *to, u32 bytes)
+{
 	while (bytes) {
-		const skb_frag_t *frag;
+		u32 n;
 
-		if (offset < end) {
-			u32 n = min(bytes, end - offset);
-
-			labnic_dma_copy(to, from + offset - begin, n);
-			queue->counter[kind] += n;
-			offset += n;
-			to += n;
-			bytes -= n;
+		if (offset >= wire->end) {
+			if (!labnic_wire_next(wire))
+				return;
 			continue;
 		}
-		if (WARN_ON_ONCE(next == skb_shinfo(frame)->nr_frags))
-			return;
-		frag = &skb_shinfo(frame)->frags[next++];
-		begin = end;
-		end += skb_frag_size(frag);
-		if (offset >= end)
-			continue;
-		from = labnic_frag_address(frag);
-		kind = skb_frag_net_iov(frag) ? LABNIC_FROM_DEVMEM_BYTES : LABNIC_FROM_OTHER_BYTES;
+		n = min(bytes, wire->end - offset);
+		labnic_dma_copy(to, wire->from + offset - wire->begin, n);
+		queue->counter[wire->kind] += n;
+		offset += n;
+		to += n;
+		bytes -= n;
 	}
 }
+
+/* One packet of a frame, as a TSO engine cuts it. */
+struct labnic_segment {
+	struct labnic_wire wire;
+	const struct labnic_headers *headers;
+	u32 number; /* within the frame */
+	u32 offset; /* of its payload within the frame's */
+	u32 bytes;  /* of payload */
+	bool last;
+};
 
 static void labnic_deliver(struct labnic_queue *queue, struct sk_buff *skb)
 {
@@ -102,6 +125,7 @@ static void labnic_deliver(struct labnic_queue *queue, struct sk_buff *skb)
 /* What is not TCP is small and goes to host memory whole. */
 static void labnic_receive_other(struct labnic_queue *queue, const struct sk_buff *frame)
 {
+	struct labnic_wire wire;
 	struct sk_buff *skb = NULL;
 
 	if (skb_frags_readable(frame))
@@ -110,7 +134,8 @@ static void labnic_receive_other(struct labnic_queue *queue, const struct sk_buf
 		queue->counter[LABNIC_RX_ALLOC_FAIL]++;
 		return;
 	}
-	labnic_wire_read(queue, frame, 0, skb_put(skb, frame->len), frame->len);
+	labnic_wire_begin(&wire, frame);
+	labnic_wire_read(queue, &wire, 0, skb_put(skb, frame->len), frame->len);
 	labnic_deliver(queue, skb);
 }
 
@@ -134,21 +159,21 @@ static u32 labnic_linear_bytes(
 
 /* Puts up to a buffer's worth of the frame into the next fragment of the packet. */
 static int labnic_add_buffer(struct labnic_queue *queue, struct sk_buff *skb,
-	const struct sk_buff *frame, u32 offset, u32 bytes, netmem_ref buffer)
+	struct labnic_wire *wire, u32 offset, u32 bytes, netmem_ref buffer)
 {
 	bool devmem;
 
 	if (!buffer)
 		return -ENOMEM;
 	devmem = netmem_is_net_iov(buffer);
-	labnic_wire_read(queue, frame, offset, labnic_dma_address(buffer), bytes);
+	labnic_wire_read(queue, wire, offset, labnic_dma_address(buffer), bytes);
 	queue->counter[devmem ? LABNIC_RX_DEVMEM_BYTES : LABNIC_RX_PAGE_BYTES] += bytes;
 	skb_add_rx_frag_netmem(skb, skb_shinfo(skb)->nr_frags, buffer, 0, bytes, PAGE_SIZE);
 	return 0;
 }
 
 static int labnic_add_buffers(struct labnic_queue *queue, struct sk_buff *skb,
-	const struct sk_buff *frame, u32 offset, u32 bytes)
+	struct labnic_wire *wire, u32 offset, u32 bytes)
 {
 	const gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN;
 	bool mixed = bytes > 1 && labnic_nth(queue->data_packets, labnic_faults.mixed_every);
@@ -165,7 +190,7 @@ static int labnic_add_buffers(struct labnic_queue *queue, struct sk_buff *skb,
 		struct page *page = other ? alloc_page(gfp) : NULL;
 
 		n = min3(bytes, half, (u32)PAGE_SIZE);
-		err = labnic_add_buffer(queue, skb, frame, offset, n,
+		err = labnic_add_buffer(queue, skb, wire, offset, n,
 			other ? page_to_netmem(page) : page_pool_alloc_netmems(queue->pool, gfp));
 		if (err)
 			return err;
@@ -199,7 +224,7 @@ static void labnic_fix_headers(struct sk_buff *skb, const struct labnic_segment 
 	}
 }
 
-static void labnic_receive_segment(struct labnic_queue *queue, const struct labnic_segment *segment)
+static void labnic_receive_segment(struct labnic_queue *queue, struct labnic_segment *segment)
 {
 	u32 header = segment->headers->bytes, from = header + segment->offset, linear = 0;
 	struct sk_buff *skb;
@@ -215,10 +240,11 @@ static void labnic_receive_segment(struct labnic_queue *queue, const struct labn
 	skb = napi_alloc_skb(&queue->napi, header + linear);
 	if (!skb)
 		goto fail;
-	labnic_wire_read(queue, segment->frame, 0, skb_put(skb, header), header);
-	labnic_wire_read(queue, segment->frame, from, skb_put(skb, linear), linear);
+	labnic_dma_copy(skb_put(skb, header), segment->wire.frame->data, header);
+	queue->counter[LABNIC_FROM_OTHER_BYTES] += header;
+	labnic_wire_read(queue, &segment->wire, from, skb_put(skb, linear), linear);
 	queue->counter[LABNIC_RX_LINEAR_BYTES] += linear;
-	if (labnic_add_buffers(queue, skb, segment->frame, from + linear, segment->bytes - linear))
+	if (labnic_add_buffers(queue, skb, &segment->wire, from + linear, segment->bytes - linear))
 		goto fail;
 	labnic_fix_headers(skb, segment);
 	labnic_deliver(queue, skb);
@@ -231,7 +257,7 @@ fail:
 static void labnic_receive(struct labnic_queue *queue, const struct sk_buff *frame)
 {
 	struct labnic_headers headers;
-	struct labnic_segment segment = { .frame = frame, .headers = &headers };
+	struct labnic_segment segment = { .headers = &headers };
 	u32 payload, mss;
 
 	labnic_parse(frame, &headers);
@@ -239,6 +265,7 @@ static void labnic_receive(struct labnic_queue *queue, const struct sk_buff *fra
 		labnic_receive_other(queue, frame);
 		return;
 	}
+	labnic_wire_begin(&segment.wire, frame);
 	payload = frame->len - headers.bytes;
 	mss = skb_is_gso(frame) ? skb_shinfo(frame)->gso_size : payload;
 	do {
