@@ -298,6 +298,50 @@ unchanged() {
 	return 1
 }
 
+# What every fault must leave behind it: begin, the fault, as_before.
+begin() {
+	nics >/tmp/nics.before
+	held >/tmp/held.before
+}
+
+as_before() {
+	unchanged
+	eventually nothing_more_is_held && return
+	echo "not given back:"
+	diff /tmp/held.before /tmp/held.after
+	return 1
+}
+
+# What weir can hold of the system at both ends: processes and so their descriptors, dma-bufs and their memory,
+# netlink sockets, which bindings live in, records of changes.
+held() {
+	echo "processes $(pidof weir | wc -w)"
+	sed -n 's/^Total \([0-9]* objects\).*/dma-bufs \1/p' /sys/kernel/debug/dma_buf/bufinfo
+	# Device memory is 1 MiB and more; the tests' own files are less.
+	awk '/^Shmem:/ { printf "shared memory %d MiB\n", ($2 + 512) / 1024 }' /proc/meminfo
+	echo "netlink sockets $(wc -l </proc/net/netlink) $(far cat /proc/net/netlink | wc -l)"
+	echo "records" /run/weir/* "$(far sh -c 'echo /run/weir/*')"
+}
+
+nothing_more_is_held() {
+	held >/tmp/held.after
+	cmp -s /tmp/held.before /tmp/held.after
+}
+
+# Of one process that stays.
+descriptors() {
+	find "/proc/$1/fd" -type l | wc -l
+}
+
+# A session ends after its client: its descriptors go a little later.
+descriptors_are() {
+	[ "$(descriptors "$1")" -eq "$2" ]
+}
+
+resident_kib() {
+	awk '/^VmRSS:/ { print $2 }' "/proc/$1/status"
+}
+
 # One test in a process of its own, with a time limit; then everything that is left of it goes.
 run_test() {
 	local script=$1 name=$2 began status title limit
