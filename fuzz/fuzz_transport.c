@@ -35,7 +35,8 @@ static void try_hello(const uint8_t *data, size_t size)
 	memcpy(exact, data, sizeof(exact));
 	if (tcp_hello_read(&h, exact, NULL))
 		return;
-	MUST(h.lanes >= 1 && h.lanes <= TCP_LANES_MAX && h.index >= 0 && h.index <= h.lanes);
+	MUST(h.lanes >= 1 && h.lanes <= TCP_LANES_MAX && h.index >= 0 &&
+		h.index <= h.lanes * (h.apart ? 2 : 1));
 	tcp_hello_write(again, &h);
 	MUST(!memcmp(exact, again, sizeof(exact)));
 }
