@@ -22,7 +22,7 @@ struct p2p_options {
 	int op, mem, unpack, path;
 	int64_t plugin_version, port_base, channels, sockets, window, depth, iterations, warmup;
 	uint64_t size, chunk, memory_max, pool;
-	uint64_t timeout, peer_timeout, point_time;
+	uint64_t length, timeout, peer_timeout, point_time;
 	const char *devices, *queues, *map, *plugin, *token, *listen, *gpus;
 	const char *sizes, *chunks, *channel_list, *windows;
 	const char *out;

@@ -66,6 +66,32 @@ static void note_agreed(struct p2p_client *c, struct weir_p2p_conn *conn)
 	c->record.sockets = s.sockets;
 }
 
+/* As many messages as were asked for, or as take so long: twice as many each time until they take at least half of it.
+ * How fast others let this run go is not known before they all run. What was not enough was warm-up. */
+static int run_measured(
+	struct p2p_client *c, struct party *p, struct weir_p2p_conn *conn, struct err *e)
+{
+	uint64_t length_ns = c->options->length;
+	struct run_plan *plan = &c->record.plan;
+	int ret;
+
+	if (length_ns)
+		plan->count = 1;
+	for (;;) {
+		c->begin_ns = clock_ns();
+		ret = run_batch(p, conn, plan, &c->mine, &c->theirs, e);
+		c->end_ns = clock_ns();
+		if (ret || c->end_ns - c->begin_ns >= length_ns / 2 ||
+			plan->count > RUN_COUNT_MAX / 2)
+			return ret;
+		run_end_free(&c->mine);
+		run_end_free(&c->theirs);
+		c->record.warmup += plan->count;
+		plan->first += plan->count;
+		plan->count *= 2;
+	}
+}
+
 static int run_all(struct p2p_client *c, struct party *p, struct weir_p2p_conn *conn, struct err *e)
 {
 	struct run_plan warm = c->record.plan;
@@ -80,13 +106,11 @@ static int run_all(struct p2p_client *c, struct party *p, struct weir_p2p_conn *
 	if (ret)
 		return ret;
 	c->record.plan.first = warm.count;
-	c->begin_ns = clock_ns();
 	if (c->show_progress) {
 		p->progress = show_progress;
 		p->context = c;
 	}
-	ret = run_batch(p, conn, &c->record.plan, &c->mine, &c->theirs, e);
-	c->end_ns = clock_ns();
+	ret = run_measured(c, p, conn, e);
 	if (c->mine.time_ns)
 		c->record.local = &c->mine;
 	if (c->theirs.time_ns)

@@ -237,6 +237,9 @@ static void words_stream(struct words *w, const Weir__V1__RunRequest *q, const c
 static void words_p2p(struct words *w, const Weir__V1__RunRequest *q, const char *local,
 	const char *peer, uint16_t port, unsigned int gpu)
 {
+	char length[32];
+
+	snprintf(length, sizeof(length), "%.3fs", (double)q->length_ns / 1e9);
 	say(w, "p2p", "", 0);
 	say(w, q->serves ? "server" : "client", "", 0);
 	if (!q->serves)
@@ -249,8 +252,7 @@ static void words_p2p(struct words *w, const Weir__V1__RunRequest *q, const char
 		return;
 	}
 	say(w, "--size=" P2P_MESSAGE, "", 0);
-	/* It counts messages, not seconds: as many as fill the time at 1 GB/s. */
-	say(w, "--iterations=", NULL, q->length_ns / (8 << 20) + 10);
+	say(w, "--length=", length, 0);
 	say(w, "--channels=", NULL, q->flows);
 	say(w, "--json", "", 0);
 }

@@ -31,6 +31,12 @@ def test_every_op_moves_every_size(server, op, size):
     assert (record["chunk_bytes"], record["channels"], record["window"]) == (65536, 8, 16)
 
 
+def test_a_length_is_filled_by_doubling_and_what_was_too_short_is_warm_up(server):
+    record = good(server.client("--json", "--length", "0.2", "--warmup", "1", "--size", "64K"))
+    count = record["iterations"]
+    assert count & (count - 1) == 0 and count == record["warmup"] == record["local"]["messages"] == record["remote"]["messages"]
+
+
 def test_text_has_both_ends_and_all_settings(server):
     done = server.client("--size", "1M", "--iterations", "12", "--channels", "3", "--window", "5", "--chunk", "128K")
     assert done.status in (0, 3) and done.stderr == "", done
