@@ -2,13 +2,14 @@
 /* A bare ping-pong over TCP between two processes, the least that a prober can do: sleep until the next
  * is due, send, wait for the answer. bench/probe runs it beside two agents, on the same addresses.
  *
- *	probe_bare FROM TO BYTES RATE SECONDS CPU CPU [spin]
+ *	probe_bare FROM TO BYTES RATE SECONDS CPU CPU [look|spin]
  *
- * The asking end runs on the first CPU, the other on the second. spin: both look without end instead of
- * sleeping.
+ * The asking end runs on the first CPU, the other on the second. look: the asking end sleeps until it sends, but
+ * not until the answer is there. spin: both look without end instead of sleeping. The kernel is told not to
+ * let it sleep longer than asked (PR_SET_TIMERSLACK).
  *
- * Prints one line: round trips, their median and p99, how late they were sent at p99 (ns), and the CPU
- * time of the asking end, in percent of a core.
+ * Prints one line: round trips, their median and p99, how late they were sent at p99 (ns) and how many of them by
+ * more than 200 us (percent), and the CPU time of the asking end, in percent of a core.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,10 +30,11 @@
 #include "net/sock.h"
 
 #define BYTES_MAX (4u << 20)
+#define LATE_NS	  (200 * NS_PER_US)
 
 static struct err e;
 static unsigned char frame[BYTES_MAX];
-static int flags; /* MSG_DONTWAIT: spin */
+static bool looks, spins;
 
 static void die(const char *what)
 {
@@ -54,7 +56,7 @@ static struct sock_addr address(const char *text)
 static bool take(int fd, size_t bytes)
 {
 	for (size_t have = 0; have < bytes;) {
-		ssize_t n = recv(fd, frame + have, bytes - have, flags);
+		ssize_t n = recv(fd, frame + have, bytes - have, looks ? MSG_DONTWAIT : 0);
 
 		if (n > 0)
 			have += (size_t)n;
@@ -85,6 +87,7 @@ static void echo(int listener, size_t bytes)
 	int on = 1, fd;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	looks = spins;
 	fd = accept(listener, NULL, NULL);
 	if (fd < 0)
 		_exit(1);
@@ -98,7 +101,7 @@ static void sleep_until(uint64_t due_ns)
 {
 	struct timespec due = { (time_t)(due_ns / NS_PER_S), (long)(due_ns % NS_PER_S) };
 
-	if (flags)
+	if (spins)
 		while (clock_ns() < due_ns)
 			;
 	else
@@ -119,6 +122,7 @@ static void ask(int fd, size_t bytes, double rate, double seconds)
 	uint64_t period_ns = (uint64_t)(1e9 / rate), begin_ns = clock_ns(), cpu0_ns = cpu_ns();
 	uint64_t end_ns = begin_ns + (uint64_t)(seconds * 1e9), now_ns;
 	static struct hist rtt, late;
+	uint64_t too_late = 0;
 
 	hist_init(&rtt);
 	hist_init(&late);
@@ -126,15 +130,17 @@ static void ask(int fd, size_t bytes, double rate, double seconds)
 		sleep_until(due_ns);
 		now_ns = clock_ns();
 		hist_record(&late, now_ns - due_ns);
+		too_late += now_ns - due_ns > LATE_NS;
 		give(fd, bytes);
 		if (!take(fd, bytes))
 			die("the other end has gone");
 		hist_record(&rtt, clock_ns() - now_ns);
 	}
 	printf("{\"round_trips\": %" PRIu64 ", \"p50_ns\": %" PRIu64 ", \"p99_ns\": %" PRIu64
-	       ", \"late_p99_ns\": %" PRIu64 ", \"cpu_percent\": %.3f}\n",
+	       ", \"late_p99_ns\": %" PRIu64 ", \"late_percent\": %.3f, \"cpu_percent\": %.3f}\n",
 		rtt.count, hist_percentile(&rtt, 50.0), hist_percentile(&rtt, 99.0),
 		hist_percentile(&late, 99.0),
+		rtt.count ? 100.0 * (double)too_late / (double)rtt.count : 0.0,
 		100.0 * (double)(cpu_ns() - cpu0_ns) / (double)(clock_ns() - begin_ns));
 }
 
@@ -146,10 +152,13 @@ int main(int argc, char **argv)
 	size_t bytes;
 
 	if (argc < 8) {
-		fprintf(stderr, "usage: probe_bare FROM TO BYTES RATE SECONDS CPU CPU [spin]\n");
+		fprintf(stderr,
+			"usage: probe_bare FROM TO BYTES RATE SECONDS CPU CPU [look|spin]\n");
 		return 2;
 	}
-	flags = argc > 8 ? MSG_DONTWAIT : 0;
+	looks = argc > 8;
+	spins = looks && !strcmp(argv[8], "spin");
+	prctl(PR_SET_TIMERSLACK, 1);
 	from = address(argv[1]);
 	to = address(argv[2]);
 	bytes = strtoul(argv[3], NULL, 10);

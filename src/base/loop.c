@@ -119,6 +119,8 @@ static void loop_arm(struct loop *l)
 	struct itimerspec when = { 0 };
 	uint64_t due_ns = loop_next_due_ns(l);
 
+	if (due_ns != UINT64_MAX)
+		due_ns -= l->settle.ns;
 	if (due_ns == UINT64_MAX || (l->armed_ns && l->armed_ns <= due_ns))
 		return;
 	when.it_value.tv_sec = (time_t)(due_ns / NS_PER_S);
@@ -132,6 +134,8 @@ static void loop_alarm(struct loop *l, struct loop_fd *source, uint32_t events)
 {
 	(void)source;
 	(void)events;
+	if (l->slept)
+		settle_learn(&l->settle, clock_ns() - l->armed_ns);
 	l->armed_ns = 0;
 }
 
@@ -256,19 +260,23 @@ static int loop_wait(struct loop *l)
 {
 	uint64_t now_ns;
 
+	l->slept = false;
 	if (l->busy)
 		return loop_look(l);
 	now_ns = clock_ns();
+	if (now_ns + l->settle.ns >= loop_next_due_ns(l))
+		return loop_look(l);
 	if (spin_worth(&l->spin, now_ns)) {
 		int count = loop_spin(l);
 
 		if (count)
 			return count;
 		now_ns = clock_ns();
+		if (now_ns + l->settle.ns >= loop_next_due_ns(l))
+			return loop_look(l);
 	}
-	if (now_ns >= loop_next_due_ns(l))
-		return loop_look(l);
 	loop_arm(l);
+	l->slept = l->settle.max_ns && now_ns < l->armed_ns;
 	return epoll_wait(l->epoll, l->batch, l->batch_size, -1);
 }
 

@@ -29,6 +29,7 @@
 #include <sys/epoll.h>
 
 #include "base/err.h"
+#include "base/settle.h"
 #include "base/spin.h"
 
 #define container_of(member_pointer, type, member)                                                 \
@@ -63,9 +64,11 @@ struct loop {
 	struct loop_timer *timers; /* earliest */
 	uint64_t armed_ns;	   /* what the timerfd is set to, 0: nothing */
 	bool stopping;
-	bool busy;	  /* never sleep */
-	struct spin spin; /* look again before sleeping */
-	int batch_size;	  /* events per wait */
+	bool busy;	      /* never sleep */
+	struct spin spin;     /* look again before sleeping */
+	struct settle settle; /* wake up before a timer is due, and look until it is */
+	bool slept;	      /* until the alarm, if that is what ended this wait */
+	int batch_size;	      /* events per wait */
 	unsigned int
 		fire_max; /* timers per turn, sources are looked at in between; 0: all that are due */
 	int batch_next, batch_count;
@@ -77,7 +80,7 @@ int loop_init(struct loop *l, void (*woken)(struct loop *l), struct err *e);
 void loop_close(struct loop *l);
 
 /* Serve sources and timers until loop_stop(). With l->busy the loop never sleeps; l->spin says how
- * long it looks again before it does. */
+ * long it looks again before it does, l->settle how long before a timer it wakes up at most. */
 int loop_run(struct loop *l, struct err *e);
 void loop_stop(struct loop *l);
 

@@ -37,6 +37,7 @@
 struct spin {
 	uint64_t limit_ns; /* 0: never */
 	uint64_t until_ns, looked_ns;
+	uint64_t spent_ns; /* looking, so far; whoever owns it may set it back */
 	bool was_aside;
 	int credit;	   /* successes weigh one, failures four */
 	uint64_t trial_ns; /* when the next trial is due */
@@ -49,6 +50,7 @@ static inline void spin_init(struct spin *s, uint64_t limit_ns)
 	s->credit = SPIN_CREDIT_MAX / 2;
 	s->trial_ns = 0;
 	s->trial_gap_ns = SPIN_TRIAL_NS;
+	s->spent_ns = 0;
 }
 
 static inline bool spin_worth(struct spin *s, uint64_t now_ns)
@@ -67,6 +69,7 @@ static inline void spin_begin(struct spin *s)
 {
 	s->looked_ns = clock_ns();
 	s->until_ns = s->looked_ns + s->limit_ns;
+	s->spent_ns -= s->looked_ns;
 	s->was_aside = false;
 }
 
@@ -82,6 +85,7 @@ static inline bool spin_again(struct spin *s)
 static inline void spin_end(struct spin *s, bool found)
 {
 	found = found && !s->was_aside;
+	s->spent_ns += s->looked_ns;
 	if (found)
 		s->trial_gap_ns = SPIN_TRIAL_NS;
 	else if (!s->credit && s->trial_gap_ns < SPIN_TRIAL_MAX_NS)

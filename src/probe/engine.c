@@ -35,6 +35,20 @@ void worker_push(struct worker *w, const struct probe_result *r, bool urgent)
 		w->engine->config.notify(w->engine->config.context);
 }
 
+void worker_expect(struct worker *w, uint64_t now_ns)
+{
+	struct spin *spin = &w->loop.spin;
+
+	if (now_ns - w->look_ns >= NS_PER_S) {
+		w->look_ns = now_ns;
+		spin->spent_ns = 0;
+	}
+	spin->limit_ns = spin->spent_ns >= LOOK_PER_S_NS ? 0
+			 : w->in_flight			 ? LOOK_NS
+			 : w->in_burst			 ? BURST_NS
+							 : 0;
+}
+
 static bool worker_pop(struct worker *w, struct probe_result *r)
 {
 	uint32_t tail = atomic_load_explicit(&w->tail, memory_order_relaxed);
@@ -245,6 +259,8 @@ static int worker_init(struct worker *w, struct probe_engine *engine, size_t ind
 		return err_set(e, ENOMEM, "no memory for the probe engine");
 	ret = loop_init(&w->loop, worker_woken, e);
 	w->loop.fire_max = 1; /* an answer does not wait until all probes of a tick are sent */
+	settle_init(&w->loop.settle, SETTLE_NS);
+	spin_init(&w->loop.spin, 0);
 	if (!ret && engine->config.tls)
 		ret = rpc_tls_new(&w->tls, engine->config.tls, e);
 	while (!ret && w->doors < doors) {
@@ -350,8 +366,8 @@ static uint64_t hash_end(uint64_t h)
 /* Where in its period a pair probes. To wake up is most of what a probe costs, so the pairs of an agent
  * share the ticks of a grid; where the grid lies is made of the agent's first address, so that a thousand
  * agents with the same period do not send at the same moment. Of two ticks that the pair's addresses name it
- * gets the emptier one: chance alone would fill some twice as much as others, and the last of a tick is
- * late by all before it. */
+ * gets the emptier one: chance alone would fill some twice as much as others. Within a tick each has a time of
+ * its own, as far from the one before as sending that takes, so that none is late by those before it. */
 static uint64_t phase_of(const struct probe_engine *engine, struct probe_target *t)
 {
 	uint64_t h = hash_address(hash_address(HASH_BEGIN, &t->want.local), &t->want.peer);
@@ -365,8 +381,9 @@ static uint64_t phase_of(const struct probe_engine *engine, struct probe_target 
 	if (t->worker->ticks[other % TICKS] < t->worker->ticks[tick % TICKS])
 		tick = other;
 	t->in_tick = &t->worker->ticks[tick % TICKS];
+	t->after_tick_ns = *t->in_tick * PROBE_GAP_NS % PROBE_GRID_NS;
 	return hash_end(hash_address(HASH_BEGIN, &engine->nic[0].addr)) % PROBE_GRID_NS +
-	       tick * PROBE_GRID_NS;
+	       tick * PROBE_GRID_NS + t->after_tick_ns;
 }
 
 int probe_engine_add(struct probe_engine *engine, struct probe_target **target,

@@ -12,8 +12,8 @@
  *
  * A few NICs share one thread with one event loop: no thread spins, no probe waits for another. Each
  * target has a connection of its own, bound to its NIC's address and, where the system allows it, its
- * device. Probe k of a target is due at phase + k * period, the phase made of the two addresses, and is
- * sent then whether or not the one before was answered (up to PROBE_IN_FLIGHT). Each has a deadline; one
+ * device. Probe k of a target is due at phase + k * period, the phase made of the two addresses and of its
+ * place among those of its tick, and is sent then whether or not the one before was answered (up to PROBE_IN_FLIGHT). Each has a deadline; one
  * that is lost, and one that could not be sent because there is no connection, is a result like any
  * other. A connection that loses PROBE_LOSSES_MAX in a row is made anew, with back-off.
  *
@@ -44,7 +44,8 @@
 #define PROBE_BACKOFF_MIN_NS (250 * NS_PER_MS)
 #define PROBE_BACKOFF_MAX_NS (2 * NS_PER_S)
 #define PROBE_RATE_MAX	     10000.0
-#define PROBE_GRID_NS	     (8 * NS_PER_MS)
+#define PROBE_GRID_NS	     (20 * NS_PER_MS)
+#define PROBE_GAP_NS	     (10 * NS_PER_US)
 
 struct probe_engine;
 

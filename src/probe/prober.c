@@ -63,6 +63,12 @@ static void leave_turn(struct probe_target *t)
 	list_del(&t->turn);
 }
 
+static void count_in_flight(struct worker *w, int change, uint64_t now_ns)
+{
+	w->in_flight += (uint32_t)change;
+	worker_expect(w, now_ns);
+}
+
 static void push_lost(struct probe_target *t)
 {
 	struct flight *f = flight_of(t, t->oldest);
@@ -76,6 +82,7 @@ static void push_lost(struct probe_target *t)
 	worker_push(t->worker, &r, false);
 	t->worker->lost++;
 	t->oldest++;
+	count_in_flight(t->worker, -1, clock_ns());
 	t->losses++;
 }
 
@@ -315,6 +322,7 @@ void target_begin(struct probe_target *t)
 
 void target_end(struct probe_target *t)
 {
+	count_in_flight(t->worker, (int)(t->oldest - t->next), clock_ns());
 	close_data(t);
 	close_client(t);
 	leave_turn(t);
@@ -376,11 +384,11 @@ static void send_rest(struct probe_target *t)
 
 /* The first of a tick is as late as the thread woke up; those after it wait for those before, which says
  * nothing about the host unless it takes longer than sending does. */
-static uint32_t starved_ns(struct worker *w, uint64_t due_ns, uint32_t late_ns)
+static uint32_t starved_ns(struct worker *w, uint64_t tick_ns, uint32_t late_ns)
 {
-	if (due_ns == w->tick_due_ns && late_ns - w->tick_late_ns < TICK_NS)
-		return w->tick_late_ns;
-	w->tick_due_ns = due_ns;
+	if (tick_ns == w->tick_ns && late_ns < w->tick_late_ns + TICK_NS)
+		return late_ns < w->tick_late_ns ? late_ns : w->tick_late_ns;
+	w->tick_ns = tick_ns;
 	w->tick_late_ns = late_ns;
 	return late_ns;
 }
@@ -401,8 +409,9 @@ static void send_probe(struct probe_target *t, uint64_t due_ns, uint64_t now_ns)
 	}
 	f = flight_of(t, t->next);
 	*f = (struct flight){ .late_ns = late_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)late_ns };
-	f->starved_ns = starved_ns(t->worker, due_ns, f->late_ns);
+	f->starved_ns = starved_ns(t->worker, due_ns - t->after_tick_ns, f->late_ns);
 	t->next++;
+	count_in_flight(t->worker, 1, now_ns);
 	t->sent = 0;
 	t->worker->sent++;
 	f->wall_ns = clock_wall_ns();
@@ -495,6 +504,7 @@ static void take_answer(struct probe_target *t, const struct stamp *came)
 	if (!f->software_ns)
 		collect_stamps(t, 4);
 	t->oldest++;
+	count_in_flight(t->worker, -1, now_ns);
 	r.kind = t->corrupt ? PROBE_CORRUPT : PROBE_ANSWERED;
 	r.wall_ns = f->wall_ns;
 	r.late_ns = f->late_ns;

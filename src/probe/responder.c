@@ -66,6 +66,16 @@ static int answer_send(struct answerer *a)
 	return 0;
 }
 
+/* Probers send in bursts: the next of one comes before this thread had slept. */
+static void expect_more(struct worker *w)
+{
+	uint64_t now_ns = clock_ns();
+
+	w->in_burst = now_ns - w->answered_ns < BURST_NS;
+	w->answered_ns = now_ns;
+	worker_expect(w, now_ns);
+}
+
 static int answer_frame(struct answerer *a)
 {
 	struct probe_header h;
@@ -85,6 +95,7 @@ static int answer_frame(struct answerer *a)
 		}
 	}
 	probe_header_encode(&h, a->frame);
+	expect_more(a->worker);
 	return answer_send(a);
 }
 

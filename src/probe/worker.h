@@ -19,7 +19,12 @@
 #define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
 #define TICKS	      128
 #define TICK_NS	      (500 * NS_PER_US) /* for sending all probes of a tick */
-#define PATTERN_BYTES 65537		/* prime: no payload size divides it */
+#define SETTLE_NS     (100 * NS_PER_US) /* to be awake before a probe is due, at most */
+/* For an answer, or the next probe of a burst, before going to sleep; and for all of it in a second, a hundredth. */
+#define LOOK_NS	      (150 * NS_PER_US)
+#define BURST_NS      (50 * NS_PER_US)
+#define LOOK_PER_S_NS (10 * NS_PER_MS)
+#define PATTERN_BYTES 65537 /* prime: no payload size divides it */
 
 struct worker;
 struct pong;
@@ -74,6 +79,7 @@ struct probe_target {
 	enum target_state state;
 	bool settled, removed, holds_turn;
 	uint32_t *in_tick; /* of the worker's ticks; NULL: its period is shorter than the grid */
+	uint64_t after_tick_ns; /* it is due so long after its tick */
 
 	struct rpc_client *client;
 	struct rpc_pending *call;
@@ -140,8 +146,12 @@ struct worker {
 	unsigned int set_ups, strangers;
 	unsigned char *scratch;
 	struct door *door;     /* of its NICs */
-	uint64_t tick_due_ns;  /* of the latest probe */
-	uint32_t tick_late_ns; /* of the first that was due then */
+	uint32_t in_flight;    /* probes without an end */
+	uint64_t answered_ns;  /* the latest probe of another */
+	bool in_burst;	       /* it came right after the one before */
+	uint64_t look_ns;      /* when the second began in which looking is counted */
+	uint64_t tick_ns;      /* of the latest probe */
+	uint32_t tick_late_ns; /* the first of that tick */
 	uint32_t ticks[TICKS]; /* targets of each tick of the grid; the owner's */
 	size_t doors;
 
@@ -188,6 +198,9 @@ static inline size_t worker_of_nic(size_t nic)
 
 void worker_push(struct worker *w, const struct probe_result *r, bool urgent);
 int worker_order(struct worker *w, const struct order *what); /* a copy of it; 0 or -ENOMEM */
+
+/* Says how long to look for what may come before going to sleep, when that has changed. */
+void worker_expect(struct worker *w, uint64_t now_ns);
 
 /* prober.c */
 void target_begin(struct probe_target *t);

@@ -333,6 +333,54 @@ static void test_loop_looks_at_sources_between_timers_when_told(void **state)
 	assert_int_equal(late_ones(0), 9);
 }
 
+/* Early to wake, never early to fire */
+
+static void test_settling_is_learned_from_what_most_sleeps_take(void **state)
+{
+	struct settle s;
+
+	(void)state;
+	settle_init(&s, 100 * NS_PER_US);
+	for (int i = 0; i < 2000; i++)
+		settle_learn(&s, i % 20 ? 30 * NS_PER_US : NS_PER_MS);
+	assert_in_range(s.ns, 29 * NS_PER_US, 36 * NS_PER_US);
+	for (int i = 0; i < 100; i++)
+		settle_learn(&s, NS_PER_MS);
+	assert_int_equal(s.ns, 100 * NS_PER_US);
+	for (int i = 0; i < 1000; i++)
+		settle_learn(&s, 0);
+	assert_int_equal(s.ns, 0);
+	settle_init(&s, 0);
+	settle_learn(&s, NS_PER_MS);
+	assert_int_equal(s.ns, 0);
+}
+
+static uint64_t due_ns;
+static int fired, too_early;
+
+static void fire_again(struct loop *l, struct loop_timer *timer)
+{
+	too_early += clock_ns() < due_ns;
+	due_ns += 2 * NS_PER_MS;
+	loop_timer_set(l, timer, due_ns, ++fired < 20 ? fire_again : stop_at);
+}
+
+static void test_a_loop_that_wakes_up_early_fires_no_timer_before_it_is_due(void **state)
+{
+	struct loop_timer timer = { 0 };
+
+	(void)state;
+	settle_init(&loop.settle, NS_PER_MS);
+	loop.settle.ns = NS_PER_MS;
+	fired = too_early = 0;
+	due_ns = clock_ns() + 5 * NS_PER_MS;
+	loop_timer_set(&loop, &timer, due_ns, fire_again);
+	run_loop();
+	assert_int_equal(fired, 20);
+	assert_int_equal(too_early, 0);
+	assert_true(loop.settle.ns <= NS_PER_MS);
+}
+
 #define LOOP_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -345,6 +393,8 @@ int main(void)
 		LOOP_TEST(test_loop_timer_far_away_never_fires),
 		LOOP_TEST(test_loop_timer_moved_later_fires_at_its_new_time),
 		LOOP_TEST(test_loop_looks_at_sources_between_timers_when_told),
+		LOOP_TEST(test_settling_is_learned_from_what_most_sleeps_take),
+		LOOP_TEST(test_a_loop_that_wakes_up_early_fires_no_timer_before_it_is_due),
 		LOOP_TEST(test_loop_timers_on_an_absolute_schedule_do_not_drift),
 		LOOP_TEST(
 			test_loop_looks_again_before_it_sleeps_and_gives_that_up_when_it_does_not_pay),

@@ -225,7 +225,7 @@ def test_nic_ips_come_nine_for_a_node(cluster):
 
 @contextlib.contextmanager
 def slowed(cluster, host, rail, rate):
-    """What goes to this NIC is slow."""
+    """What goes to this NIC is slow: its packets queue. By tbf, for netem is not in every kernel."""
     device = f"p{rail}x{host}"
     if not cluster.switch.tc("qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "4kb", "latency", "900ms"):
         pytest.skip("this kernel has no tbf")

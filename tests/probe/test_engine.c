@@ -311,21 +311,61 @@ static void test_an_answer_that_waited_for_a_sleeping_prober_is_not_lost(void **
 	assert_true(seen);
 }
 
+static uint64_t tick_of(const struct probe_target *t)
+{
+	return t->phase_ns - t->after_tick_ns;
+}
+
 static void test_pairs_share_a_grid_that_is_their_agents_own(void **state)
 {
 	struct probe_target *first = add(2, 200 * NS_PER_MS, 0), *other;
-	uint64_t phases = 0;
+	uint64_t others = 0;
 
 	(void)state;
 	for (uint32_t copy = 1; copy < 40; copy++) {
 		other = add(2, copy % 2 ? 200 * NS_PER_MS : 1000 * NS_PER_MS, copy);
-		assert_int_equal(other->phase_ns % PROBE_GRID_NS, first->phase_ns % PROBE_GRID_NS);
-		phases +=
-			other->phase_ns % (200 * NS_PER_MS) != first->phase_ns % (200 * NS_PER_MS);
+		assert_int_equal(tick_of(other) % PROBE_GRID_NS, tick_of(first) % PROBE_GRID_NS);
+		others += tick_of(other) % (200 * NS_PER_MS) != tick_of(first) % (200 * NS_PER_MS);
 	}
-	assert_true(phases > 30);	      /* of 39: they do not all send at once */
-	for (int tick = 0; tick < 25; tick++) /* 40 targets, 25 ticks in 200 ms */
-		assert_true(f.prober->worker[0].ticks[tick] <= 5);
+	assert_true(others > 25);	      /* of 39: they do not all send at once */
+	for (int tick = 0; tick < 10; tick++) /* 40 targets, 10 ticks in 200 ms */
+		assert_true(f.prober->worker[0].ticks[tick] <= 8);
+}
+
+static void test_each_pair_of_a_tick_is_due_at_a_time_of_its_own(void **state)
+{
+	uint64_t period_ns = 200 * NS_PER_MS, due_ns[60], apart_ns;
+
+	(void)state;
+	for (uint32_t copy = 0; copy < 60; copy++) {
+		due_ns[copy] = add(2, period_ns, copy)->phase_ns % period_ns;
+		for (uint32_t other = 0; other < copy; other++) {
+			apart_ns = due_ns[copy] > due_ns[other] ? due_ns[copy] - due_ns[other]
+								: due_ns[other] - due_ns[copy];
+			assert_true(apart_ns >= PROBE_GAP_NS);
+		}
+	}
+}
+
+static void test_looking_for_answers_ends_with_its_share_of_a_second(void **state)
+{
+	static struct worker w;
+	uint64_t now_ns = 5 * NS_PER_S;
+
+	(void)state;
+	worker_expect(&w, now_ns);
+	assert_int_equal(w.loop.spin.limit_ns, 0);
+	w.in_burst = true;
+	worker_expect(&w, now_ns);
+	assert_int_equal(w.loop.spin.limit_ns, BURST_NS);
+	w.in_flight = 1;
+	worker_expect(&w, now_ns);
+	assert_int_equal(w.loop.spin.limit_ns, LOOK_NS);
+	w.loop.spin.spent_ns = LOOK_PER_S_NS;
+	worker_expect(&w, now_ns + NS_PER_S - 1);
+	assert_int_equal(w.loop.spin.limit_ns, 0);
+	worker_expect(&w, now_ns + NS_PER_S);
+	assert_int_equal(w.loop.spin.limit_ns, LOOK_NS);
 }
 
 static void test_a_limit_is_refused_with_its_name(void **state)
@@ -353,6 +393,8 @@ int main(void)
 		TEST(test_periods_that_a_thread_slept_through_are_counted),
 		TEST(test_an_answer_that_waited_for_a_sleeping_prober_is_not_lost),
 		TEST(test_pairs_share_a_grid_that_is_their_agents_own),
+		TEST(test_each_pair_of_a_tick_is_due_at_a_time_of_its_own),
+		TEST(test_looking_for_answers_ends_with_its_share_of_a_second),
 		TEST(test_a_limit_is_refused_with_its_name),
 	};
 
