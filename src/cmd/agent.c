@@ -13,6 +13,8 @@ struct options {
 
 #define FIELD(type, field) OPT_FIELD(type, struct options, field)
 
+static const char *const memory_choices[] = { "host", "udmabuf", "cuda", NULL }; /* enum mem_kind */
+
 static const struct opt opts[] = {
 	{ .name = "nics",
 		FIELD(OPT_STRING, agent.nics),
@@ -49,6 +51,13 @@ static const struct opt opts[] = {
 		.min = 1,
 		.max = 2 << 20,
 		.help = "payload of the probes of StartPings" },
+	{ .name = "mem",
+		FIELD(OPT_CHOICE, agent.memory),
+		.arg = "KIND",
+		.choices = memory_choices,
+		.initial = "host",
+		.help = "memory that payloads leave from, arrive in and are answered from, by copies "
+			"through the host; cuda: of the GPU of each rail" },
 	{ .name = "listen",
 		FIELD(OPT_STRING, agent.listen),
 		.arg = "ADDRESSES",

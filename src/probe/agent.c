@@ -422,6 +422,7 @@ static int start(struct agent *a, int stop_fd, struct err *e)
 		.control_port = (uint16_t)o->port,
 		.data_port = (uint16_t)o->data_port,
 		.connections_per_nic = (uint32_t)o->connections_per_nic,
+		.memory = (enum mem_kind)o->memory,
 		.tls = o->tls.cert ? &o->tls : NULL,
 		.notify = notify,
 		.context = a };
@@ -430,6 +431,8 @@ static int start(struct agent *a, int stop_fd, struct err *e)
 	memset(nic, 0, sizeof(nic));
 	ret = read_nics(a, nic, e);
 	config.nics = a->nics;
+	for (size_t i = 0; o->memory == MEM_CUDA && i < a->nics; i++)
+		snprintf(nic[i].gpu, sizeof(nic[i].gpu), "%u", agent_gpu_of(i));
 	a->event = calloc(EVENTS_MAX, sizeof(*a->event));
 	if (!ret && !a->event)
 		ret = err_set(e, ENOMEM, "no memory");

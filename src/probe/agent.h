@@ -30,6 +30,7 @@ struct agent_options {
 	int64_t max_qps;			  /* 0: none */
 	int64_t connections_per_nic;		  /* 0: none */
 	uint64_t payload_bytes;			  /* of StartPings */
+	int memory;				  /* enum mem_kind: where payloads lie */
 	const char *results_dir, *results_prefix; /* NULL dir: no files */
 	uint64_t rotation_ns, flush_ns;
 	struct rpc_tls_files tls; /* cert NULL: plaintext */

@@ -122,6 +122,8 @@ int agent_metrics_start(struct agent *a, struct err *e);
 /* agent_run.c */
 void agent_run_end(struct rpc_call *call, const ProtobufCMessage *message, void *context);
 void agent_kill_runs(struct agent *a);
+/* The GPU beside a NIC, as long as there are as many: those of rail i belong together. */
+unsigned int agent_gpu_of(size_t nic);
 
 /* agent_native.c */
 extern const struct rpc_method agent_native_methods[5];

@@ -199,13 +199,11 @@ static void say(struct words *w, const char *format, const char *text, unsigned 
 	w->count++;
 }
 
-/* The GPU beside a NIC, as long as there are as many: those of rail i belong together. */
-static unsigned int gpu_of(const struct agent *a, size_t nic)
+unsigned int agent_gpu_of(size_t nic)
 {
 	struct gpu *gpus = NULL;
 	size_t count = 0;
 
-	(void)a;
 	if (gpu_list(&gpus, &count, NULL))
 		count = 0;
 	free(gpus);
@@ -288,7 +286,7 @@ static int begin(struct agent *a, struct run *r, const Weir__V1__RunRequest *q,
 	const struct sock_addr *local, Weir__V1__RunReply *reply, struct err *e)
 {
 	struct words w = { .count = 0 };
-	unsigned int gpu = gpu_of(a, (size_t)probe_engine_nic(a->engine, local));
+	unsigned int gpu = agent_gpu_of((size_t)probe_engine_nic(a->engine, local));
 	uint16_t port = (uint16_t)q->port, data_port = (uint16_t)q->data_port;
 	int ret = 0;
 

@@ -252,7 +252,7 @@ static int worker_init(struct worker *w, struct probe_engine *engine, size_t ind
 	list_init(&w->pongs);
 	w->inbox_end = &w->inbox;
 	pthread_mutex_init(&w->inbox_lock, NULL);
-	w->door = calloc(doors, sizeof(*w->door));
+	w->door = calloc(PROBE_NICS_PER_LOOP, sizeof(*w->door));
 	w->scratch = malloc(SCRATCH_BYTES);
 	w->ring = malloc(RING_RESULTS * sizeof(*w->ring));
 	if (!w->door || !w->scratch || !w->ring)
@@ -277,6 +277,18 @@ static int worker_init(struct worker *w, struct probe_engine *engine, size_t ind
 	return 0;
 }
 
+static int open_payload(struct probe_engine *engine, size_t nic, struct err *e)
+{
+	struct mem_where where = { .kind = engine->config.memory, .gpu = engine->nic[nic].gpu };
+	char text[SOCK_ADDR_TEXT];
+	int ret = payload_open(&engine->payload[nic], &where, &engine->pattern, e);
+
+	if (ret)
+		err_prefix(e, "no memory for the payloads of %s",
+			sock_addr_text(&engine->nic[nic].addr, false, text));
+	return ret;
+}
+
 int probe_engine_new(struct probe_engine **engine, const struct probe_config *config, struct err *e)
 {
 	struct probe_engine *en;
@@ -298,12 +310,15 @@ int probe_engine_new(struct probe_engine **engine, const struct probe_config *co
 	en->probing = calloc(en->nics, sizeof(*en->probing));
 	en->answering = calloc(en->nics, sizeof(*en->answering));
 	en->worker = calloc(en->workers, sizeof(*en->worker));
-	if (!en->nic || !en->probing || !en->answering || !en->worker) {
+	en->payload = calloc(en->nics, sizeof(*en->payload));
+	if (!en->nic || !en->payload || !en->probing || !en->answering || !en->worker) {
 		probe_engine_free(en);
 		return err_set(e, ENOMEM, "no memory for the probe engine");
 	}
 	memcpy(en->nic, config->nic, en->nics * sizeof(*en->nic));
 	ret = pattern_init(&en->pattern, PATTERN_SEEDED, 1, PATTERN_BYTES, e);
+	for (size_t i = 0; !ret && i < en->nics; i++)
+		ret = open_payload(en, i, e);
 	for (size_t i = 0; !ret && i < en->workers; i++)
 		ret = worker_init(&en->worker[i], en, i, e);
 	if (ret) {
@@ -321,6 +336,9 @@ void probe_engine_free(struct probe_engine *engine)
 	for (size_t i = 0; engine->worker && i < engine->workers; i++)
 		if (engine->worker[i].engine)
 			worker_free(&engine->worker[i]);
+	for (size_t i = 0; engine->payload && i < engine->nics; i++)
+		payload_close(&engine->payload[i]);
+	free(engine->payload);
 	free(engine->gone);
 	pthread_mutex_destroy(&engine->expected_lock);
 	pattern_free(&engine->pattern);

@@ -31,6 +31,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "mem/region.h"
 #include "net/sock.h"
 #include "probe/wire.h"
 #include "rpc/tls.h"
@@ -52,6 +53,7 @@ struct probe_engine;
 struct probe_nic {
 	struct sock_addr addr; /* the port is not used */
 	char device[16];       /* "" : not known, probes are bound to the address alone */
+	char gpu[16];	       /* index or PCI address of the one beside it; "": the first */
 };
 
 struct probe_config {
@@ -61,6 +63,7 @@ struct probe_config {
 	uint16_t data_port;		 /* of the responders; 0: the system chooses */
 	uint32_t connections_per_nic;	 /* probing and answering counted apart; 0: no limit */
 	uint64_t memory_bytes;		 /* for payloads of answers; 0: 1 GiB */
+	enum mem_kind memory;		 /* where payloads lie, at both ends of a probe */
 	const struct rpc_tls_files *tls; /* NULL: plaintext */
 	void (*notify)(void *context);	 /* something happened that should not wait */
 	void *context;

@@ -353,6 +353,11 @@ static void collect_stamps(struct probe_target *t, unsigned int most)
 	}
 }
 
+static struct payload *payload_of(const struct probe_target *t)
+{
+	return &t->worker->engine->payload[t->nic];
+}
+
 static uint64_t pattern_position(const struct probe_target *t, uint32_t sequence)
 {
 	return t->want.verify ? (uint64_t)sequence * 257 : 0;
@@ -365,10 +370,15 @@ static void send_rest(struct probe_target *t)
 	unsigned char *frame = t->worker->scratch;
 	size_t whole = frame_bytes(t);
 	ssize_t n;
+	int ret;
 
 	probe_header_encode(&h, frame);
-	pattern_fill(&t->worker->engine->pattern, frame + PROBE_HEADER_BYTES, t->want.payload_bytes,
+	ret = payload_make(payload_of(t), frame + PROBE_HEADER_BYTES, t->want.payload_bytes,
 		pattern_position(t, h.sequence));
+	if (ret) {
+		fail(t, PROBE_AT_PROBE, -ret);
+		return;
+	}
 	n = send(t->data.fd, frame + t->sent, whole - t->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n < 0 && errno != EAGAIN && errno != EINTR) {
 		fail(t, PROBE_AT_PROBE, errno);
@@ -515,17 +525,22 @@ static void take_answer(struct probe_target *t, const struct stamp *came)
 	worker_push(t->worker, &r, false);
 }
 
-static void check_payload(struct probe_target *t, const unsigned char *bytes, size_t count)
+/* 0, also when the bytes are wrong: that is the probe's; or -errno of where payloads lie. */
+static int take_payload(struct probe_target *t, const unsigned char *bytes, size_t count)
 {
 	size_t skip = t->received < PROBE_HEADER_BYTES ? PROBE_HEADER_BYTES - t->received : 0;
 	struct probe_header h;
+	int ret;
 
-	if (!t->want.verify || count <= skip || t->corrupt)
-		return;
+	if (count <= skip || t->corrupt)
+		return 0;
 	if (probe_header_decode(&h, t->head, t->want.payload_bytes))
-		return; /* found out when the frame is complete */
-	t->corrupt = pattern_check(&t->worker->engine->pattern, bytes + skip, count - skip,
-		pattern_position(t, h.sequence) + t->received + skip - PROBE_HEADER_BYTES, NULL);
+		return 0; /* found out when the frame is complete */
+	ret = payload_take(payload_of(t), bytes + skip, count - skip,
+		pattern_position(t, h.sequence) + t->received + skip - PROBE_HEADER_BYTES,
+		t->want.verify);
+	t->corrupt = ret == -EBADMSG;
+	return t->corrupt ? 0 : ret;
 }
 
 static void receive(struct probe_target *t)
@@ -534,6 +549,7 @@ static void receive(struct probe_target *t)
 	struct probe_header welcome;
 	struct stamp came;
 	ssize_t got;
+	int ret;
 
 	do {
 		got = stamp_recv(t->data.fd, t->worker->scratch, whole - t->received, &came);
@@ -549,7 +565,11 @@ static void receive(struct probe_target *t)
 			memcpy(t->head + t->received, t->worker->scratch,
 				(size_t)got < part ? (size_t)got : part);
 		}
-		check_payload(t, t->worker->scratch, (size_t)got);
+		ret = take_payload(t, t->worker->scratch, (size_t)got);
+		if (ret) {
+			fail(t, PROBE_AT_PROBE, -ret);
+			return;
+		}
 		t->received += (size_t)got;
 	} while (t->received < whole && whole > 65536);
 	if (t->received < whole)

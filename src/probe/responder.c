@@ -81,7 +81,9 @@ static int answer_frame(struct answerer *a)
 	struct probe_header h;
 	uint64_t now_ns;
 
-	if (probe_header_decode(&h, a->frame, a->payload_bytes)) {
+	if (probe_header_decode(&h, a->frame, a->payload_bytes) ||
+		payload_return(&a->worker->engine->payload[a->nic], a->frame + PROBE_HEADER_BYTES,
+			a->payload_bytes)) {
 		answerer_close(a);
 		return -1;
 	}

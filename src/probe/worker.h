@@ -10,6 +10,7 @@
 #include "base/loop.h"
 #include "mem/pattern.h"
 #include "probe/engine.h"
+#include "probe/payload.h"
 #include "probe/stamp.h"
 #include "rpc/client.h"
 
@@ -182,6 +183,7 @@ struct probe_engine {
 	size_t workers;
 	size_t turn; /* the worker whose ring is read next */
 	struct pattern pattern;
+	struct payload *payload;     /* of each NIC; its worker's */
 	uint32_t *probing;	     /* targets per NIC; the owner's */
 	_Atomic uint32_t *answering; /* connections per NIC */
 	_Atomic uint64_t payload_bytes;

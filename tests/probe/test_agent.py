@@ -12,7 +12,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
-from probetest import PATIENCE_S, Agent, Process, free_ports, grpc, message, wait_for
+from probetest import PATIENCE_S, WEIR, Agent, Process, free_ports, grpc, message, wait_for
 
 SUCCESS, FAILURE, LIMIT = 1, 2, 4
 HOST = os.getpid() % 200 + 20  # two runs on one machine do not share addresses
@@ -128,6 +128,28 @@ def test_descriptors_return_after_many_starts(pair):
     a.stop()
     wait_for("descriptors", lambda: (a.descriptors(), b.descriptors()) <= before)
     a.end(), b.end()
+
+
+def test_payloads_in_gpu_memory_are_answered_and_verified_there(tmp_path):
+    """A driver that runs its kernels on the CPU stands in for a GPU; beside it an agent whose payloads lie in the host."""
+    port, env = free_ports(1), {"LD_LIBRARY_PATH": os.path.dirname(os.environ["FAKE_CUDA"])}
+    words = ["--mem", "cuda", "--payload", "100001", "--max-qps", "50"]
+    with Agent([address(1, 1)], port, tmp_path / "a", *words, env=env) as a, Agent([address(2, 1)], port, tmp_path / "b", *words, env=env) as b, \
+            Agent([address(3, 1)], port, tmp_path / "c") as c:
+        assert a.start([(a.nics[0], b.nics[0]), (a.nics[0], c.nics[0])], qps=50, verify=True) == [SUCCESS, SUCCESS]
+        wait_for("rows", lambda: all(len([r for r in good(a.rows()) if r[2] == peer.nics[0]]) >= 20 for peer in (b, c)))
+        a.stop()
+        assert not [r for r in a.rows() if "bytes" in r[3] or "connected" in r[3]], a.rows()
+        a.end(), b.end(), c.end()
+
+
+@pytest.mark.parametrize("kind,device", (("cuda", "/dev/nvidiactl"), ("udmabuf", "/dev/udmabuf")))
+def test_memory_that_this_machine_lacks_is_refused_with_the_reason(tmp_path, kind, device):
+    if os.path.exists(device):
+        pytest.skip(f"this machine has {device}")
+    with Process(WEIR, "agent", "--nics", address(1, 1), "-p", free_ports(1), "--mem", kind) as process:
+        done = process.wait(PATIENCE_S)
+    assert done.status == 1 and f"no memory for the payloads of {address(1, 1)}: " in done.stderr, done
 
 
 def test_a_watcher_gets_windows_with_host_and_network_apart(pair):
