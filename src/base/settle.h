@@ -7,7 +7,7 @@
  *	settle_learn(&s, clock_ns() - wake_ns);	each time that a sleep has ended
  *
  * To wake a sleeping CPU takes from a few microseconds to a hundred, and no setting says how many. The time is
- * learned: seven of eight sleeps end within it, so a host that wakes up fast pays next to nothing for looking.
+ * learned: half of the sleeps end within it, so a host that wakes up fast pays next to nothing for looking.
  */
 #ifndef WEIR_BASE_SETTLE_H
 #define WEIR_BASE_SETTLE_H
@@ -31,7 +31,7 @@ static inline void settle_init(struct settle *s, uint64_t max_ns)
 static inline void settle_learn(struct settle *s, uint64_t late_ns)
 {
 	if (late_ns > s->ns)
-		s->ns += 7 * SETTLE_STEP_NS;
+		s->ns += SETTLE_STEP_NS;
 	else
 		s->ns -= s->ns < SETTLE_STEP_NS ? s->ns : SETTLE_STEP_NS;
 	if (s->ns > s->max_ns)

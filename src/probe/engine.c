@@ -47,6 +47,9 @@ void worker_expect(struct worker *w, uint64_t now_ns)
 			 : w->in_flight			 ? LOOK_NS
 			 : w->in_burst			 ? BURST_NS
 							 : 0;
+	/* Every burst has a last one, after which looking is in vain: no reason to give it up. */
+	if (w->in_burst && !spin->credit)
+		spin->credit = 1;
 }
 
 static bool worker_pop(struct worker *w, struct probe_result *r)

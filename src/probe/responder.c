@@ -66,23 +66,28 @@ static int answer_send(struct answerer *a)
 	return 0;
 }
 
-/* Probers send in bursts: the next of one comes before this thread had slept. */
+/* Probers send in bursts: the next of one comes before this thread had slept. The first of a burst tells nothing, so after it
+ * counts whether the burst before had a second. */
 static void expect_more(struct worker *w)
 {
 	uint64_t now_ns = clock_ns();
+	bool begins = now_ns - w->answered_ns >= BURST_NS;
 
-	w->in_burst = now_ns - w->answered_ns < BURST_NS;
+	w->in_burst = !begins || w->burst > 1;
+	w->burst = begins ? 1 : w->burst + 1;
 	w->answered_ns = now_ns;
 	worker_expect(w, now_ns);
 }
 
 static int answer_frame(struct answerer *a)
 {
+	struct worker *w = a->worker;
 	struct probe_header h;
 	uint64_t now_ns;
+	int ret;
 
 	if (probe_header_decode(&h, a->frame, a->payload_bytes) ||
-		payload_return(&a->worker->engine->payload[a->nic], a->frame + PROBE_HEADER_BYTES,
+		payload_return(&w->engine->payload[a->nic], a->frame + PROBE_HEADER_BYTES,
 			a->payload_bytes)) {
 		answerer_close(a);
 		return -1;
@@ -97,8 +102,9 @@ static int answer_frame(struct answerer *a)
 		}
 	}
 	probe_header_encode(&h, a->frame);
-	expect_more(a->worker);
-	return answer_send(a);
+	ret = answer_send(a);
+	expect_more(w);
+	return ret;
 }
 
 static int answer_hello(struct answerer *a)

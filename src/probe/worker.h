@@ -21,10 +21,10 @@
 #define TICKS	      128
 #define TICK_NS	      (500 * NS_PER_US) /* for sending all probes of a tick */
 #define SETTLE_NS     (100 * NS_PER_US) /* to be awake before a probe is due, at most */
-/* For an answer, or the next probe of a burst, before going to sleep; and for all of it in a second, a hundredth. */
+/* For an answer, or the next probe of a burst, before going to sleep; and for all of it in a second, a fiftieth. */
 #define LOOK_NS	      (150 * NS_PER_US)
-#define BURST_NS      (50 * NS_PER_US)
-#define LOOK_PER_S_NS (10 * NS_PER_MS)
+#define BURST_NS      (40 * NS_PER_US)
+#define LOOK_PER_S_NS (20 * NS_PER_MS)
 #define PATTERN_BYTES 65537 /* prime: no payload size divides it */
 
 struct worker;
@@ -149,7 +149,8 @@ struct worker {
 	struct door *door;     /* of its NICs */
 	uint32_t in_flight;    /* probes without an end */
 	uint64_t answered_ns;  /* the latest probe of another */
-	bool in_burst;	       /* it came right after the one before */
+	uint32_t burst;	       /* how many came right after each other */
+	bool in_burst;	       /* more are likely to */
 	uint64_t look_ns;      /* when the second began in which looking is counted */
 	uint64_t tick_ns;      /* of the latest probe */
 	uint32_t tick_late_ns; /* the first of that tick */

@@ -358,6 +358,7 @@ static void test_looking_for_answers_ends_with_its_share_of_a_second(void **stat
 	w.in_burst = true;
 	worker_expect(&w, now_ns);
 	assert_int_equal(w.loop.spin.limit_ns, BURST_NS);
+	assert_int_equal(w.loop.spin.credit, 1); /* the end of a burst before does not count */
 	w.in_flight = 1;
 	worker_expect(&w, now_ns);
 	assert_int_equal(w.loop.spin.limit_ns, LOOK_NS);
