@@ -244,6 +244,8 @@ static void words_p2p(struct words *w, const Weir__V1__RunRequest *q, const char
 		say(w, peer, "", 0);
 	say(w, "", NULL, gpu);
 	say(w, "--port-base=", NULL, port - gpu);
+	/* A tournament runs beside jobs, and the queues of a NIC that lead to device memory are theirs. */
+	say(w, "--path=staged", "", 0);
 	if (q->serves) {
 		say(w, "--listen=", local, 0);
 		say(w, "--once", "", 0);
