@@ -18,7 +18,7 @@ test_words_for_bind() {
 	WEIR_LAB_NIC=lab1 far bind_faults
 }
 
-# refusal NIC QUEUE ERRNO WORDS STEP
+# refusal NIC QUEUE|tx ERRNO WORDS STEP
 refusal() {
 	far bind_faults "$@"
 }
@@ -51,8 +51,10 @@ test_words_for_drivers_that_cannot() {
 	refusal netkit1 0 95 "netkit1" "NIC"
 	refusal lo 0 95 "lo" "NIC"
 	kernel_at_least 6.16 || return 0
+	refusal netkit1 tx 95 "no device that can reach memory by itself" "physical NIC"
 	fault no_dma 1
 	refusal lab1 2 95 "no DMA" "physical NIC"
+	refusal lab1 tx 95 "no device that can reach memory by itself" "physical NIC"
 }
 
 test_words_for_send_and_receive() {

@@ -2,31 +2,8 @@
 # shellcheck shell=dash disable=SC2154
 #
 # What goes wrong around device memory. Each test: no hang, words of its own with the next step, no kernel warning
-# (run_test looks), the NICs as before, field by field, and no memory and no record of changes left behind.
-
-begin() {
-	nics >/tmp/nics.before
-	shared_memory >/tmp/shared.before
-}
-
-shared_memory() {
-	sed -n 's/^Shmem: *\([0-9]*\) kB$/\1/p' /proc/meminfo
-}
-
-# But for the small files of the tests themselves: device memory is 8 MiB.
-shared_memory_is_back() {
-	[ "$(shared_memory)" -lt $(($(cat /tmp/shared.before) + 2048)) ]
-}
-
-no_record_left() {
-	[ -z "$(ls /run/weir 2>/dev/null)" ] && [ -z "$(far ls /run/weir 2>/dev/null)" ]
-}
-
-as_before() {
-	unchanged
-	eventually no_record_left
-	eventually shared_memory_is_back
-}
+# (run_test looks), and by as_before the NICs as they were, field by field, and nothing held any more: no process, dma-buf,
+# memory, binding or record of changes.
 
 # Starts a client in the background, $client is its process.
 start() {
@@ -227,6 +204,13 @@ test_without_cap_net_admin_nothing_is_touched() {
 	lab_up
 	begin
 	echo 'nobody:x:65534:65534::/:/bin/sh' >/etc/passwd
+	chmod 600 /dev/udmabuf
+	serve stream
+	! su nobody -c "weir stream -c -H $far4 -l 1 --mem udmabuf --mem-size 8M --path staged" >/tmp/client 2>&1
+	printed client 'cannot open /dev/udmabuf: Permission denied'
+	printed client 'run as root, or: sudo setfacl'
+	kill "$(server_pid)"
+	wait "$server" || true
 	chmod 666 /dev/udmabuf
 	serve stream --mem udmabuf --mem-size 8M # as root: the client is the one without rights
 	! su nobody -c "weir stream -c -M -H $far4 -l 1 --mem udmabuf --mem-size 8M --path devmem" >/tmp/client 2>&1
@@ -244,7 +228,7 @@ test_without_cap_net_admin_nothing_is_touched() {
 
 test_an_interface_that_vanishes() {
 	lab_up
-	shared_memory >/tmp/shared.before
+	held >/tmp/held.before
 	serve stream --mem udmabuf --mem-size 8M --path devmem
 	start stream -H "$far4" -l 20 --warmup 0
 	await_data
@@ -253,8 +237,7 @@ test_an_interface_that_vanishes() {
 	printed server 'the interface lab1, which had the memory bound, has gone'
 	kill $client
 	wait $client || true
-	eventually no_record_left
-	eventually shared_memory_is_back
+	eventually nothing_more_is_held
 }
 
 test_a_disk_that_is_full() {
@@ -284,4 +267,39 @@ test_killed_at_any_moment() {
 		both_end
 		as_before
 	done
+}
+
+# A server that stays holds no more after a client was killed, one gave up and one was refused.
+test_a_server_that_stays_frees_what_faults_left() {
+	lab_up
+	begin
+	far weir stream --mem udmabuf --mem-size 1M --path devmem >/tmp/server 2>&1 &
+	server=$!
+	eventually listening
+	pid=$(server_pid)
+	start stream -H "$far4" -l 0.2 --warmup 0
+	wait $client || true
+	unchanged
+	usleep 1000000
+	before=$(descriptors "$pid")
+	for signal in KILL INT; do
+		counters_begin
+		start stream -H "$far4" -l 20
+		eventually data_has_grown || eventually data_has_grown
+		kill -$signal $client
+		wait $client || true
+		unchanged
+	done
+	! weir rr -c -H "$far4" -l 1 >/tmp/client 2>&1
+	printed client 'it may run another workload than rr'
+	eventually descriptors_are "$pid" "$before"
+	unchanged
+	kill "$pid"
+	wait "$server" || true
+	as_before
+}
+
+data_has_grown() {
+	counters_end
+	[ "$(grown far rx_devmem_bytes)" -gt 20000 ]
 }

@@ -10,7 +10,7 @@ test_killed_at_many_moments() {
 	path=devmem
 	kernel_at_least 6.16 || path=auto # the server sends
 	lab_up
-	nics >/tmp/nics.before
+	begin
 	for after in 0 50 100 150 200 250 300 350 400 500 600 700 800 1000 1500; do
 		for victim in server client; do
 			serve stream --mem udmabuf --mem-size 8M --path $path
@@ -26,7 +26,7 @@ test_killed_at_many_moments() {
 			fi
 			wait $client || true
 			wait "$server" || true
-			unchanged
+			as_before
 		done
 	done
 }
@@ -34,7 +34,7 @@ test_killed_at_many_moments() {
 # A client that is stopped for good: the server gives it up, says so, and puts its NIC back.
 test_a_sender_that_never_comes_back() {
 	lab_up
-	nics >/tmp/nics.before
+	begin
 	serve stream --mem udmabuf --mem-size 8M --path devmem
 	weir stream -c -H "$far4" -l 60 >/dev/null 2>&1 &
 	client=$!
@@ -43,26 +43,13 @@ test_a_sender_that_never_comes_back() {
 	wait "$server" || true
 	kill -9 $client
 	grep -q 'the client has been silent for' /tmp/server
-	unchanged
-}
-
-descriptors() {
-	find "/proc/$1/fd" -type l | wc -l
-}
-
-resident_kib() {
-	awk '/^VmRSS:/ { print $2 }' "/proc/$1/status"
-}
-
-# A session ends after its client: its descriptors go a little later.
-descriptors_are() {
-	[ "$(descriptors "$1")" -eq "$2" ]
+	as_before
 }
 
 # Ten runs leave no descriptor and no memory behind in a server that stays.
 test_a_server_that_stays_leaks_nothing() {
 	lab_up
-	nics >/tmp/nics.before
+	begin
 	far weir stream --mem udmabuf --path devmem --mem-size 1M >/tmp/server 2>&1 &
 	server=$!
 	eventually listening
@@ -81,4 +68,5 @@ test_a_server_that_stays_leaks_nothing() {
 	[ "$(resident_kib "$pid")" -lt $((resident + 2048)) ]
 	kill "$pid"
 	wait "$server" || true
+	as_before
 }

@@ -38,7 +38,7 @@ static const struct cause {
 	{ NIC_BIND_RX, EOPNOTSUPP, NULL,
 		"the driver of %s cannot give single queues other memory (no queue management)",
 		"use a NIC whose driver can: gve, mlx5_core, bnxt_en, fbnic; weir nic show %s says more" },
-	{ NIC_BIND_TX, EOPNOTSUPP, "DMA-capable", "%s is no device that can reach memory by itself",
+	{ NIC_BIND_TX, EOPNOTSUPP, "DMA", "%s is no device that can reach memory by itself",
 		"choose the physical NIC below %s" },
 	{ NIC_BIND_TX, EOPNOTSUPP, NULL, "the driver of %s cannot send from device memory",
 		"send from host memory; weir nic show %s says which driver it is" },

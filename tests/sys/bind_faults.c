@@ -3,7 +3,8 @@
  * the words that come of it. Needs a kernel and a NIC that can (the laboratory has both), root, and
  * WEIR_LAB_NIC with the name of the NIC, which is left as it was; skipped where there is none.
  *
- *	bind_faults NIC QUEUES ERRNO WORDS STEP		one refusal whose cause was made by others
+ *	bind_faults NIC QUEUES ERRNO WORDS STEP		one refusal whose cause was made by others;
+ *							QUEUES "tx": of sending
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -71,7 +72,8 @@ static void refused(const char *what, const char *name, const char *list, int fd
 	struct cpus set = queues(list);
 	struct nic_binding b;
 	struct err e = { 0 };
-	int ret = nic_bind_rx(&b, name, &set, fd, &e);
+	int ret = strcmp(list, "tx") ? nic_bind_rx(&b, name, &set, fd, &e)
+				     : nic_bind_tx(&b, name, fd, &e);
 
 	nic_unbind(&b);
 	/* Linux 6.12 has another number for a queue that is not there. */

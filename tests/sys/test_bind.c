@@ -42,6 +42,8 @@ static void every_refusal_has_words_and_a_step(void **state)
 			"cannot send from device memory", "host memory" },
 		{ NIC_BIND_TX, EOPNOTSUPP, "No DMA-capable device found for netmem TX",
 			"no device that can reach memory", "physical NIC" },
+		{ NIC_BIND_TX, EOPNOTSUPP, "Device doesn't support DMA",
+			"no device that can reach memory", "physical NIC" },
 		{ NIC_BIND_TX, EPERM, "", "CAP_NET_ADMIN", "root" },
 		{ NIC_BIND_TX, ENODEV, "", "no network interface eth1", "weir nic show" },
 	};
