@@ -87,7 +87,7 @@ static int make_room(struct results *r, size_t bytes)
 	return 0;
 }
 
-/* By hand: rows by printf() were half of what the thread that keeps the results took. */
+/* By hand: printf() stood out in the profile of the thread that keeps the results. */
 static char *put_number(char *to, uint64_t number, int digits)
 {
 	char text[20];
