@@ -228,7 +228,7 @@ test_without_cap_net_admin_nothing_is_touched() {
 
 test_an_interface_that_vanishes() {
 	lab_up
-	held >/tmp/held.before
+	hold
 	serve stream --mem udmabuf --mem-size 8M --path devmem
 	start stream -H "$far4" -l 20 --warmup 0
 	await_data
