@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Of a run: which NIC, which way, which queues; prepared, steered to, looked at in the end. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "flow/run.h"
+#include "net/steer.h"
 #include "sys/nic.h"
 #include "sys/nic_devmem.h"
 #include "sys/nic_queue.h"
-#include "sys/nic_rss.h"
 #include "sys/nic_rule.h"
 
 static int find_nic(struct device_nic *n, const struct flow_options *o,
@@ -32,33 +30,13 @@ static int find_nic(struct device_nic *n, const struct flow_options *o,
 	return 0;
 }
 
-/* The queues that were asked for, or the last quarter of those there are: the first ones serve
- * everything else on the host. */
+/* The queues that were asked for, by the published options or by ours, or steer's choice. */
 static int choose_queues(struct device_nic *n, const struct flow_options *o, struct err *e)
 {
-	uint32_t count, first, last;
-	int ret;
-
-	if (o->queues)
-		return cpus_parse(&n->queues, o->queues, e) ? err_prefix(e, "--queues") : 0;
+	if (o->queues || !o->queues_given)
+		return steer_queues(&n->queues, n->nic, o->queues, e);
 	cpus_clear(&n->queues);
-	if (o->queues_given) {
-		first = (uint32_t)o->queue_start;
-		last = first + (uint32_t)o->queue_num;
-	} else {
-		ret = nic_rss_queues(n->nic, &count, e);
-		if (ret)
-			return ret;
-		if (count < 2) {
-			err_set(e, EOPNOTSUPP,
-				"%s has one receive queue: none is left for device memory", n->nic);
-			err_hint(e, "give it more: ethtool -L %s combined 8", n->nic);
-			return -EOPNOTSUPP;
-		}
-		first = count - (count >= 4 ? count / 4 : 1);
-		last = count;
-	}
-	for (uint32_t q = first; q < last; q++)
+	for (int64_t q = o->queue_start; q < o->queue_start + o->queue_num; q++)
 		cpus_add(&n->queues, (int)q);
 	return 0;
 }
@@ -223,20 +201,6 @@ int device_explain(const struct run *r, int error, bool sending, struct err *e)
 	return err_set(e, error, "%s", strerror(error));
 }
 
-static void rule_address(const struct sock_addr *addr, uint8_t ip[16], bool *ipv6, uint16_t *port)
-{
-	char text[SOCK_ADDR_TEXT];
-	struct in_addr v4;
-
-	*port = sock_addr_port(addr);
-	/* An IPv4 address mapped into IPv6 is IPv4 on the wire. */
-	*ipv6 = inet_pton(AF_INET, sock_addr_text(addr, false, text), &v4) != 1;
-	if (*ipv6)
-		memcpy(ip, &((const struct sockaddr_in6 *)&addr->storage)->sin6_addr, 16);
-	else
-		memcpy(ip, &v4, sizeof(v4));
-}
-
 /* Of the queues of a lane, the number-th, round and round. */
 static int add_rule(struct device_nic *n, const struct nic_rule *rule, const struct lane *l,
 	uint32_t number, struct err *e)
@@ -264,8 +228,8 @@ int device_steer_ports(
 	if (r->device.rx != DEVICE_DEVMEM)
 		return 0;
 	if (peer)
-		rule_address(peer, rule.src_ip, &rule.ipv6, &ignored);
-	rule_address(local, rule.dst_ip, &rule.ipv6, &ignored);
+		steer_address(peer, rule.src_ip, &rule.ipv6, &ignored);
+	steer_address(local, rule.dst_ip, &rule.ipv6, &ignored);
 	for (uint32_t i = 0; !ret && i < r->options->num_ports; i++) {
 		rule.dst_port = (uint16_t)(r->options->port + i);
 		ret = add_rule(&r->device, &rule, device_port_lane(r, i), i / r->lane_count, e);
@@ -286,7 +250,7 @@ int device_steer(struct device_nic *n, const struct flow *f, struct err *e)
 		ret = sock_peer(f->chan.fd, &peer);
 	if (ret)
 		return err_set(e, -ret, "cannot steer flow %u: %s", f->id, strerror(-ret));
-	rule_address(&peer, rule.src_ip, &rule.ipv6, &rule.src_port);
-	rule_address(&local, rule.dst_ip, &rule.ipv6, &rule.dst_port);
+	steer_address(&peer, rule.src_ip, &rule.ipv6, &rule.src_port);
+	steer_address(&local, rule.dst_ip, &rule.ipv6, &rule.dst_port);
 	return add_rule(n, &rule, f->lane, f->id / f->lane->run->lane_count, e);
 }
