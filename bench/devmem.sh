@@ -20,7 +20,7 @@ fresh_nics() {
 	# shellcheck disable=SC2086 # words
 	lab_up $nic_parameters
 	mtu "$1"
-	# weir switches header split on where it receives into device memory; kperf does not.
+	# weir switches header split and hardware GRO on where it receives into device memory; kperf does not.
 	quietly far weir nic prepare lab1
 	echo 256 >/sys/module/udmabuf/parameters/size_limit_mb
 	rm -f /tmp/window

@@ -7,6 +7,7 @@
 static const char *const labnic_counter_name[LABNIC_COUNTERS] = {
 	[LABNIC_RX_PACKETS] = "rx_pkts",
 	[LABNIC_RX_BYTES] = "rx_bytes",
+	[LABNIC_RX_MERGED] = "rx_merged",
 	[LABNIC_RX_DEVMEM_BYTES] = "rx_devmem_bytes",
 	[LABNIC_RX_PAGE_BYTES] = "rx_page_bytes",
 	[LABNIC_RX_LINEAR_BYTES] = "rx_linear_bytes",

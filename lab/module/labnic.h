@@ -3,10 +3,10 @@
  * labnic: two virtual NICs, back to back, that can do what device memory TCP wants from a driver.
  *
  * The wire is a copy made by the receiver. A frame handed to tx.c waits on the queue of the peer
- * that steer.c chose; that queue's NAPI (rx.c) cuts it into packets as a TSO engine would, splits
- * headers from payload and copies the payload into buffers of the queue's page pool (queue.c),
- * which is the bound dma-buf where there is one. Only then is the frame freed: that is its TX
- * completion.
+ * that steer.c chose; that queue's NAPI (rx.c) cuts it into packets as a TSO engine would, or leaves
+ * them together as hardware GRO would, splits headers from payload and copies the payload into
+ * buffers of the queue's page pool (queue.c), which is the bound dma-buf where there is one. Only
+ * then is the frame freed: that is its TX completion.
  *
  * Locks: settings change under the device's instance lock or RTNL, as the core calls us. The data
  * path reads them without a lock. peer is RCU. A queue's counters are written by its NAPI alone,
@@ -33,6 +33,7 @@
 enum labnic_counter {
 	LABNIC_RX_PACKETS,
 	LABNIC_RX_BYTES,
+	LABNIC_RX_MERGED, /* packets that hardware GRO has put together with others */
 	LABNIC_RX_DEVMEM_BYTES, /* payload put into device memory */
 	LABNIC_RX_PAGE_BYTES,	/* payload put into ordinary pages of the pool */
 	LABNIC_RX_LINEAR_BYTES, /* payload left next to the headers */
@@ -56,6 +57,7 @@ struct labnic_faults {
 	unsigned int copybreak;
 	bool no_unreadable;
 	bool no_netmem_tx;
+	bool no_gro_hw;
 	bool no_dma;
 };
 extern struct labnic_faults labnic_faults;

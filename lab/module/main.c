@@ -28,6 +28,7 @@ LABNIC_FAULT(
 LABNIC_FAULT(copybreak, uint, 0644, "do not split packets with at most n bytes of payload");
 LABNIC_FAULT(no_unreadable, bool, 0644, "pools without unreadable memory: bind-rx must fail");
 LABNIC_FAULT(no_netmem_tx, bool, 0444, "no device memory TX: bind-tx must fail");
+LABNIC_FAULT(no_gro_hw, bool, 0444, "no hardware GRO");
 LABNIC_FAULT(no_dma, bool, 0644, "no DMA device: bind-rx must fail (not on 6.12)");
 
 static struct platform_device *labnic_device[2 * LABNIC_PAIRS_MAX];
@@ -113,6 +114,8 @@ static void labnic_setup(struct net_device *dev)
 	dev->features = NETIF_F_SG | NETIF_F_HW_CSUM | NETIF_F_TSO | NETIF_F_TSO6 | NETIF_F_RXCSUM |
 			NETIF_F_GRO | NETIF_F_HIGHDMA | NETIF_F_NTUPLE;
 	dev->hw_features = dev->features;
+	if (!labnic_faults.no_gro_hw)
+		dev->hw_features |= NETIF_F_GRO_HW; /* off until it is asked for, as with most drivers */
 	dev->min_mtu = 256;
 	dev->max_mtu = 9216;
 }

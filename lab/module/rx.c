@@ -102,10 +102,11 @@ static void labnic_wire_read(
 	}
 }
 
-/* One packet of a frame, as a TSO engine cuts it. */
+/* One packet of a frame, as a TSO engine cuts it, or those that hardware GRO has put together again. */
 struct labnic_segment {
 	struct labnic_wire wire;
 	const struct labnic_headers *headers;
+	u32 mss;
 	u32 number; /* within the frame */
 	u32 offset; /* of its payload within the frame's */
 	u32 bytes;  /* of payload */
@@ -114,7 +115,7 @@ struct labnic_segment {
 
 static void labnic_deliver(struct labnic_queue *queue, struct sk_buff *skb)
 {
-	queue->counter[LABNIC_RX_PACKETS]++;
+	queue->counter[LABNIC_RX_PACKETS] += skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
 	queue->counter[LABNIC_RX_BYTES] += skb->len;
 	skb->protocol = eth_type_trans(skb, queue->nic->dev);
 	skb->ip_summed = CHECKSUM_UNNECESSARY;
@@ -224,6 +225,20 @@ static void labnic_fix_headers(struct sk_buff *skb, const struct labnic_segment 
 	}
 }
 
+/* What the kernel is told of packets that were put together. */
+static void labnic_mark_merged(
+	struct labnic_queue *queue, struct sk_buff *skb, const struct labnic_segment *segment)
+{
+	struct skb_shared_info *info = skb_shinfo(skb);
+
+	if (segment->bytes <= segment->mss)
+		return;
+	info->gso_size = segment->mss;
+	info->gso_segs = DIV_ROUND_UP(segment->bytes, segment->mss);
+	queue->counter[LABNIC_RX_MERGED] += info->gso_segs;
+	info->gso_type = segment->headers->ipv6 ? SKB_GSO_TCPV6 : SKB_GSO_TCPV4;
+}
+
 static void labnic_receive_segment(struct labnic_queue *queue, struct labnic_segment *segment)
 {
 	u32 header = segment->headers->bytes, from = header + segment->offset, linear = 0;
@@ -247,6 +262,7 @@ static void labnic_receive_segment(struct labnic_queue *queue, struct labnic_seg
 	if (labnic_add_buffers(queue, skb, &segment->wire, from + linear, segment->bytes - linear))
 		goto fail;
 	labnic_fix_headers(skb, segment);
+	labnic_mark_merged(queue, skb, segment);
 	labnic_deliver(queue, skb);
 	return;
 fail:
@@ -254,11 +270,21 @@ fail:
 	kfree_skb(skb);
 }
 
+/* Whether hardware GRO is on. It puts payload together that was split off, and a fault that is to meet
+ * some packets must find them.
+ */
+static bool labnic_merges(const struct labnic *nic)
+{
+	return nic->dev->features & NETIF_F_GRO_HW && READ_ONCE(nic->split) &&
+	       !labnic_faults.drop_every && !labnic_faults.nosplit_every &&
+	       !labnic_faults.mixed_every;
+}
+
 static void labnic_receive(struct labnic_queue *queue, const struct sk_buff *frame)
 {
 	struct labnic_headers headers;
 	struct labnic_segment segment = { .headers = &headers };
-	u32 payload, mss;
+	u32 payload, most;
 
 	labnic_parse(frame, &headers);
 	if (!headers.tcp) {
@@ -267,9 +293,11 @@ static void labnic_receive(struct labnic_queue *queue, const struct sk_buff *fra
 	}
 	labnic_wire_begin(&segment.wire, frame);
 	payload = frame->len - headers.bytes;
-	mss = skb_is_gso(frame) ? skb_shinfo(frame)->gso_size : payload;
+	segment.mss = skb_is_gso(frame) ? skb_shinfo(frame)->gso_size : payload;
+	/* The packets of a frame come one right after the other. */
+	most = labnic_merges(queue->nic) ? payload : segment.mss;
 	do {
-		segment.bytes = min(mss, payload - segment.offset);
+		segment.bytes = min(most, payload - segment.offset);
 		segment.last = segment.offset + segment.bytes == payload;
 		labnic_receive_segment(queue, &segment);
 		segment.offset += segment.bytes;

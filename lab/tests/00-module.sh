@@ -55,6 +55,18 @@ test_jumbo_frames() {
 	[ $(($(grown far rx_bytes) / $(grown far rx_pkts))) -gt 4000 ]
 }
 
+test_hardware_gro_puts_packets_together() {
+	lab_up
+	far weir nic prepare lab1 --set "tcp-data-split=on feature:rx-gro-hw=on" >/dev/null
+	stream -H "$far4" --validate
+	at_least 100 far rx_merged
+	at_least 200000 far rx_page_bytes
+	[ "$(grown far rx_merged)" -le "$(grown far rx_pkts)" ]
+	far weir nic restore lab1 >/dev/null
+	stream -6 -H "$far6"
+	equals 0 far rx_merged
+}
+
 test_lost_packets_are_sent_again() {
 	lab_up
 	fault drop_every 50

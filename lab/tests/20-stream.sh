@@ -83,6 +83,19 @@ test_with_loss_every_byte_is_right() {
 	at_least 100000 far rx_devmem_bytes
 }
 
+test_hardware_gro_where_the_nic_has_it() {
+	lab_up
+	between "--mem udmabuf --mem-size 8M --path devmem" "-H $far4"
+	at_least 100 far rx_merged
+}
+
+test_without_hardware_gro() {
+	lab_up no_gro_hw=1
+	between "--mem udmabuf --mem-size 8M --path devmem" "-H $far4"
+	at_least $payload far rx_devmem_bytes
+	equals 0 far rx_merged
+}
+
 test_auto_takes_the_nics_own_path() {
 	lab_up
 	between "--mem udmabuf --mem-size 8M" "-H $far4"

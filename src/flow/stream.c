@@ -162,7 +162,7 @@ static size_t stream_whole_frames(const struct flow *f, size_t bytes)
 /* What device memory sends comes in long rows of full frames, and each receive answers with an acknowledgement that costs both
  * ends as much as a frame does: so take more than --buffer-size into host memory too. Without memory for it this is
  * slower, not wrong. */
-#define HOST_CALL_BYTES ((size_t)512 << 10)
+#define HOST_CALL_BYTES ((size_t)1 << 20)
 
 static void stream_make_room(struct lane *l)
 {
@@ -174,6 +174,29 @@ static void stream_make_room(struct lane *l)
 	region_free(&l->rx);
 	l->rx = more;
 	l->rx_length = HOST_CALL_BYTES;
+}
+
+/* What lies unread in device memory must leave the NIC pages to go on with, or both wait for ever. */
+static double stream_device_share(const struct flow *f)
+{
+	return (double)f->lane->run->options->mem_size / 16 / f->lane->flow_count;
+}
+
+/* A sender of device memory always has more to send. Where the receiver's window stops it in the middle of a frame, the rest
+ * is a frame of its own: two of ten were. The kernel makes room for what a reader waits for at once, keeps it, and
+ * still lets it grow. */
+#define WINDOW_BYTES  2097152.0
+#define WINDOWS_BYTES 67108864.0 /* of all flows of a thread */
+
+static void stream_open_window(const struct flow *f)
+{
+	const struct run *r = f->lane->run;
+	double most = r->device.rx == DEVICE_DEVMEM ? stream_device_share(f)
+						    : WINDOWS_BYTES / f->lane->flow_count;
+	int window = (int)fmin(WINDOW_BYTES, most), any = 1;
+
+	setsockopt(f->chan.fd, SOL_SOCKET, SO_RCVLOWAT, &window, sizeof(window));
+	setsockopt(f->chan.fd, SOL_SOCKET, SO_RCVLOWAT, &any, sizeof(any));
 }
 
 static void stream_start(struct flow *f)
@@ -189,8 +212,11 @@ static void stream_start(struct flow *f)
 	if (r->peer_sends_devmem)
 		stream_make_room(f->lane);
 	f->rx_length = f->lane->rx_length;
-	if (r->device.rx == DEVICE_DEVMEM || r->peer_sends_devmem)
+	if (r->device.rx == DEVICE_DEVMEM || r->peer_sends_devmem) {
 		f->rx_length = stream_whole_frames(f, f->rx_length);
+		if (f->reads)
+			stream_open_window(f);
+	}
 	if (r->starts_by_data && r->options->split_bidir) {
 		loop_timer_set(&f->lane->worker->loop, &f->timer, clock_ns() + SPLIT_SILENCE_NS,
 			stream_silent);
@@ -207,16 +233,12 @@ static void stream_start(struct flow *f)
 #define COALESCE_EVERY_NS  (100 * NS_PER_MS)
 #define COALESCE_MAX_BYTES (512u << 10)
 
-/* What lies unread in device memory must leave the NIC pages to go on with, or both wait for ever. */
-#define COALESCE_DEVICE_SHARE 16
-
 static double stream_wake_most(const struct flow *f)
 {
 	const struct run *r = f->lane->run;
 
 	if (r->device.rx == DEVICE_DEVMEM)
-		return fmin(COALESCE_MAX_BYTES,
-			(double)r->options->mem_size / COALESCE_DEVICE_SHARE / f->lane->flow_count);
+		return fmin(COALESCE_MAX_BYTES, stream_device_share(f));
 	/* One call then takes all that it was woken for. */
 	return r->peer_sends_devmem ? fmin(COALESCE_MAX_BYTES, (double)f->rx_length)
 				    : COALESCE_MAX_BYTES;

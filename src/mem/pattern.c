@@ -132,6 +132,44 @@ AVX2 bool differ_avx2(const unsigned char *a, const unsigned char *b, size_t byt
 	sum = _mm256_or_si256(sum, difference(last_a, last_b));
 	return !_mm256_testz_si256(sum, sum);
 }
+
+/* What is expected at one place of the cycle stays in registers, as many as there are, and is held against that place of
+ * each row: two instructions for each 32 bytes. */
+#define COLUMN_VECTORS 12
+#define COLUMN_BYTES   ((size_t)COLUMN_VECTORS * 32)
+
+AVX2 __m256i column_differences(
+	const unsigned char *a, size_t row_bytes, size_t rows, const unsigned char *expected)
+{
+	__m256i sum = _mm256_setzero_si256(), vector[COLUMN_VECTORS];
+
+#pragma GCC unroll 12
+	for (size_t i = 0; i < COLUMN_VECTORS; i++)
+		vector[i] = _mm256_loadu_si256((const __m256i_u *)expected + i);
+	for (; rows; rows--, a += row_bytes) {
+#pragma GCC unroll 12
+		for (size_t i = 0; i < COLUMN_VECTORS; i++)
+			sum = _mm256_or_si256(
+				sum, _mm256_xor_si256(vector[i],
+					     _mm256_loadu_si256((const __m256i_u *)a + i)));
+	}
+	return sum;
+}
+
+/* Whole rows, each as long as the reference, which is longer than a column. */
+AVX2 bool rows_differ_avx2(
+	const struct pattern *p, const unsigned char *data, size_t rows, size_t at)
+{
+	__m256i sum = _mm256_setzero_si256();
+	size_t row_bytes = p->reference_bytes, begin;
+
+	for (size_t i = 0; i < row_bytes; i += COLUMN_BYTES) {
+		begin = i + COLUMN_BYTES > row_bytes ? row_bytes - COLUMN_BYTES : i;
+		sum = _mm256_or_si256(sum, column_differences(data + begin, row_bytes, rows,
+						   p->reference + (at + begin) % row_bytes));
+	}
+	return !_mm256_testz_si256(sum, sum);
+}
 #endif
 
 static size_t first_difference(const unsigned char *a, const unsigned char *b)
@@ -174,8 +212,14 @@ __attribute__((target("avx2"), noinline)) static bool check_long_avx2(const stru
 	const void *data, size_t bytes, uint64_t position, struct pattern_mismatch *m)
 {
 	size_t at = position % p->reference_bytes, run;
+	size_t rows = bytes / p->reference_bytes;
 	const unsigned char *found = data, *end = found + bytes;
 
+	if (rows > 1) {
+		if (rows_differ_avx2(p, found, rows, at))
+			return check_by_steps(p, data, bytes, position, m);
+		found += rows * p->reference_bytes;
+	}
 	for (; found < end; found += run, at = 0) {
 		run = p->reference_bytes - at;
 		if (run > (size_t)(end - found))

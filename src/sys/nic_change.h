@@ -22,6 +22,8 @@
 #ifndef WEIR_SYS_NIC_CHANGE_H
 #define WEIR_SYS_NIC_CHANGE_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 enum nic_kind {
@@ -41,6 +43,7 @@ enum nic_kind {
 struct nic_change {
 	enum nic_kind kind;
 	char *key, *before, *after;
+	bool wish; /* helps, but is not needed: a driver that refuses it keeps what it has */
 };
 
 const char *nic_kind_name(enum nic_kind kind);

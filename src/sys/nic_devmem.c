@@ -15,6 +15,7 @@
 #include "sys/uapi.h"
 
 #define NTUPLE "rx-ntuple-filter"
+#define MERGE  "rx-gro-hw"
 
 /* Queues that are not there yet: ask for more channels, where the NIC has them. */
 static int plan_channels(struct nic_plan *p, const struct cpus *queues, struct err *e)
@@ -55,6 +56,17 @@ static int plan_flags(struct nic_plan *p, enum nic_purpose purpose, size_t *foun
 		ret = nic_plan_add(p, NIC_KIND_PRIV_FLAG, f->flag, f->on ? "on" : "off", e);
 	}
 	return ret;
+}
+
+/* A NIC that puts the payload of many packets into one buffer gives the kernel fewer fragments to hand out and
+ * to take back. Before the split: mlx5_core splits only while it merges. */
+static int plan_merge(struct nic_plan *p, struct err *e)
+{
+	struct nic_bit bit;
+
+	if (nic_bit_find(&bit, p->nic, NIC_FEATURES, MERGE, NULL) || bit.fixed)
+		return 0;
+	return nic_plan_wish(p, NIC_KIND_FEATURE, MERGE, "on", e);
 }
 
 static int plan_split(struct nic_plan *p, struct err *e)
@@ -185,6 +197,8 @@ int nic_devmem_plan(struct nic_plan *p, const struct nic_devmem_want *want, stru
 	}
 	if (want->queues.count)
 		ret = plan_channels(p, &want->queues, e);
+	if (!ret)
+		ret = plan_merge(p, e);
 	if (!ret)
 		ret = plan_split(p, e);
 	if (!ret && want->queues.count)

@@ -128,6 +128,18 @@ free_before:
 	return ret;
 }
 
+int nic_plan_wish(
+	struct nic_plan *p, enum nic_kind kind, const char *key, const char *after, struct err *e)
+{
+	size_t count = p->count;
+	int ret;
+
+	ret = nic_plan_add(p, kind, key, after, e);
+	if (p->count > count)
+		p->change[count].wish = true;
+	return ret;
+}
+
 void nic_plan_show(const struct nic_plan *p, const char *key, struct out *o)
 {
 	out_array(o, key);
@@ -182,8 +194,11 @@ int nic_plan_apply(struct nic_plan *p, struct err *e)
 	if (p->count == p->applied)
 		return 0;
 	ret = nic_journal_add(&p->journal, p->change + p->applied, p->count - p->applied, e);
-	for (size_t i = p->applied; !ret && i < p->count; i++)
+	for (size_t i = p->applied; !ret && i < p->count; i++) {
 		ret = do_one(p, &p->change[i], e);
+		if (p->change[i].wish)
+			ret = 0;
+	}
 	if (!ret) {
 		p->applied = p->count;
 		return 0;

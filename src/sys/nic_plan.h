@@ -49,6 +49,10 @@ int nic_plan_open(struct nic_plan *p, const char *nic, bool dry_run, struct err 
 int nic_plan_add(
 	struct nic_plan *p, enum nic_kind kind, const char *key, const char *after, struct err *e);
 
+/* The same for what helps and is not needed: where the driver refuses, it stays as it is. */
+int nic_plan_wish(
+	struct nic_plan *p, enum nic_kind kind, const char *key, const char *after, struct err *e);
+
 /* As text "  tcp-data-split  off -> on", as JSON an array of objects under key. */
 void nic_plan_show(const struct nic_plan *p, const char *key, struct out *o);
 

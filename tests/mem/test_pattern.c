@@ -138,6 +138,31 @@ static void test_pattern_finds_a_wrong_byte_in_what_is_longer_than_the_cycle(voi
 	}
 }
 
+/* Many cycles are compared at once, place by place: the first and the last byte of each, and many between. */
+static void test_pattern_finds_a_wrong_byte_in_any_of_many_cycles(void **state)
+{
+	static unsigned char data[3 * 66000 + 100];
+	struct pattern p = make(PATTERN_SEEDED, 5, 66000);
+	uint64_t position = 12345;
+
+	(void)state;
+	assert_int_equal(p.reference_bytes, 66000);
+	pattern_fill(&p, data, sizeof(data), position);
+	assert_false(pattern_check(&p, data, sizeof(data), position, NULL));
+	for (size_t i = 0; i < sizeof(data); i++) {
+		size_t place = i % 66000;
+		struct pattern_mismatch m;
+
+		if (place % 127 && place > 40 && place < 66000 - 400)
+			continue;
+		data[i] ^= 0x80;
+		assert_true(pattern_check(&p, data, sizeof(data), position, &m));
+		assert_int_equal(m.index, i);
+		data[i] ^= 0x80;
+	}
+	pattern_free(&p);
+}
+
 /* Pages swapped, shifted or sent twice: what the published pattern cannot tell when the distance
  * is a multiple of 111. */
 static void test_pattern_seeded_finds_misplaced_pieces(void **state)
@@ -184,6 +209,7 @@ int main(void)
 		cmocka_unit_test(test_pattern_seeds_make_different_streams_and_equal_ones_the_same),
 		cmocka_unit_test(test_pattern_finds_every_single_wrong_byte),
 		cmocka_unit_test(test_pattern_finds_a_wrong_byte_in_what_is_longer_than_the_cycle),
+		cmocka_unit_test(test_pattern_finds_a_wrong_byte_in_any_of_many_cycles),
 		cmocka_unit_test(test_pattern_seeded_finds_misplaced_pieces),
 		cmocka_unit_test(test_pattern_refuses_cycles_that_cannot_be),
 	};

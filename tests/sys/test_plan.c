@@ -202,6 +202,24 @@ static void a_change_that_fails_takes_those_before_it_back(void **state)
 	assert_true(is_on(TSO));
 }
 
+static void a_wish_that_fails_takes_nothing_back(void **state)
+{
+	struct nic_plan p;
+	char fixed[33];
+	struct err e;
+
+	(void)state;
+	find_fixed(fixed);
+	assert_int_equal(nic_plan_open(&p, "lo", false, &e), 0);
+	assert_int_equal(nic_plan_wish(&p, NIC_KIND_FEATURE, fixed, "off", &e), 0);
+	assert_int_equal(nic_plan_wish(&p, NIC_KIND_FEATURE, TSO, "off", &e), 0);
+	assert_int_equal(nic_plan_apply(&p, &e), 0);
+	assert_false(is_on(TSO));
+	assert_int_equal(nic_plan_close(&p, &e), 0);
+	assert_true(is_on(TSO));
+	assert_false(has_journal());
+}
+
 static void a_killed_owner_is_cleaned_up_after(void **state)
 {
 	struct owner o = start_owner();
@@ -388,6 +406,7 @@ int main(void)
 		LIVE(what_is_so_already_is_no_change),
 		LIVE(a_second_owner_is_told_who_the_first_is),
 		LIVE(a_change_that_fails_takes_those_before_it_back),
+		LIVE(a_wish_that_fails_takes_nothing_back),
 		LIVE(a_killed_owner_is_cleaned_up_after),
 		LIVE(what_two_killed_left_is_undone_by_the_next),
 		LIVE(what_is_kept_stays_under_a_later_run),
