@@ -236,12 +236,12 @@ static void stream_start(struct flow *f)
 static double stream_wake_most(const struct flow *f)
 {
 	const struct run *r = f->lane->run;
+	double most = COALESCE_MAX_BYTES;
 
-	if (r->device.rx == DEVICE_DEVMEM)
-		return fmin(COALESCE_MAX_BYTES, stream_device_share(f));
-	/* One call then takes all that it was woken for. */
-	return r->peer_sends_devmem ? fmin(COALESCE_MAX_BYTES, (double)f->rx_length)
-				    : COALESCE_MAX_BYTES;
+	/* One frame: what comes while a reader waits for more, the kernel acknowledges frame by frame. */
+	if (r->peer_sends_devmem)
+		most = (double)stream_whole_frames(f, FRAME_BYTES);
+	return r->device.rx == DEVICE_DEVMEM ? fmin(most, stream_device_share(f)) : most;
 }
 
 static void stream_coalesce_flow(struct flow *f, uint64_t elapsed_ns)
