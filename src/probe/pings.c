@@ -81,6 +81,36 @@ static int start_one(const struct pings_want *want, struct rpc_tls *tls, size_t 
 	return ret;
 }
 
+/* For a file of pairs */
+struct names {
+	const struct hosts *hosts;
+	const struct node *node;
+};
+
+static const char *name_of(const void *context, uint32_t host)
+{
+	return ((const struct names *)context)->hosts->name[host];
+}
+
+static uint32_t rails_of(const void *context, uint32_t host)
+{
+	return ((const struct names *)context)->node[host].nics;
+}
+
+static const char *address_of(const void *context, uint32_t host, uint32_t rail)
+{
+	return ((const struct names *)context)->node[host].nic[rail];
+}
+
+static int make_pairs(const struct mesh_want *mesh, const struct names *n, struct mesh_pair **pair,
+	size_t *pairs, struct err *e)
+{
+	struct mesh_names names = { mesh->hosts, name_of, rails_of, address_of, n };
+
+	return mesh->kind == MESH_FILE ? mesh_read(mesh->file, &names, pair, pairs, e)
+				       : mesh_build(mesh, pair, pairs, e);
+}
+
 static int start_all(const struct pings_want *want, struct rpc_tls *tls, struct err *e)
 {
 	Weir__V1__GetStatusRequest message = WEIR__V1__GET_STATUS_REQUEST__INIT;
@@ -107,7 +137,7 @@ static int start_all(const struct pings_want *want, struct rpc_tls *tls, struct 
 	mesh.hosts = (uint32_t)want->hosts->count;
 	if (want->budget > 0)
 		mesh.peers_max = (uint32_t)(want->budget / (want->rate < 1 ? 1 : want->rate));
-	ret = mesh_build(&mesh, &pair, &pairs, e);
+	ret = make_pairs(&mesh, &(struct names){ want->hosts, node }, &pair, &pairs, e);
 	for (size_t i = 0; !ret && i < want->hosts->count; i++)
 		if (node[i].nics)
 			failed += start_one(want, tls, i, node, pair, pairs) != 0;

@@ -13,6 +13,7 @@ import urllib.request
 
 import pytest
 from probetest import PATIENCE_S, WEIR, Agent, Process, free_ports, grpc, message, wait_for
+from weirtest import weir  # noqa: E402
 
 SUCCESS, FAILURE, LIMIT = 1, 2, 4
 HOST = os.getpid() % 200 + 20  # two runs on one machine do not share addresses
@@ -68,6 +69,26 @@ def test_results_stand_in_the_order_of_the_targets(pair):
     wait_for("rows of nobody", lambda: [r for r in a.rows() if r[2] == nobody])
     a.stop()
     assert all("not connected" in r[3] for r in a.rows() if r[2] == nobody)
+
+
+def test_weir_probe_starts_the_pairs_of_a_file_and_stops_them(pair, tmp_path):
+    a, b = pair
+    file = tmp_path / "pairs"
+    file.write_text(f"# one way, one rail\n{a.nics[1]} {b.nics[1]}\n")
+    words = ["--hosts", f"{a.at},{b.at}", "-p", a.port]
+    done = weir("probe", "start", *words, "--targets", f"file:{file}")
+    assert done.status == 0, done
+    wait_for("answers", lambda: len(good(a.rows())) >= 3)
+    assert {(r[1], r[2]) for r in a.rows()} == {(a.nics[1], b.nics[1])}
+    done = weir("probe", "stop", *words)
+    assert done.status == 0, done
+    wait_for("no connection", lambda: b.status().health.connections == 0)
+    assert not b.rows()
+    done = weir("probe", "start", *words, "--targets", "rail")
+    wait_for("both rails of both", lambda: {(r[1], r[2]) for r in a.rows() + b.rows()} == {*zip(a.nics, b.nics), *zip(b.nics, a.nics)})
+    file.write_text(f"{a.nics[1]} 10.9.8.7\n")
+    done = weir("probe", "start", *words, "--targets", f"file:{file}")
+    assert done.status == 2 and "line 1" in done.stderr and "10.9.8.7" in done.stderr, done
 
 
 def test_a_peer_that_restarts_is_found_again(pair, tmp_path):
