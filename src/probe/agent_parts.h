@@ -25,13 +25,15 @@ struct agent_target {
 	struct list link;
 	struct agent *agent;
 	struct probe_target *probe;
-	size_t nic;
 	struct probe_want want;
-	char local[SOCK_ADDR_TEXT], peer[SOCK_ADDR_TEXT], rail[32];
+	char rail[32];
 	Weir__V1__TargetState state;
 	bool wanted;  /* by the list that is being made */
 	size_t place; /* in the request of the change under way */
 
+	/* What a row touches. */
+	size_t nic;
+	char local[SOCK_ADDR_TEXT], peer[SOCK_ADDR_TEXT];
 	uint64_t sent, lost, corrupt, answered; /* in this window */
 	uint64_t late_ns;			/* the latest of it */
 	struct sample *sample;

@@ -395,6 +395,8 @@ static uint64_t phase_of(const struct probe_engine *engine, struct probe_target 
 	uint64_t ticks = t->want.period_ns / PROBE_GRID_NS, tick, other;
 
 	h = hash_end(hash_bytes(h, &t->want.copy, sizeof(t->want.copy)));
+	if (!ticks && t->want.period_ns >= PROBE_GRID_NS / 2)
+		ticks = 1;
 	if (!ticks)
 		return h % t->want.period_ns;
 	tick = h % ticks;
@@ -439,6 +441,7 @@ int probe_engine_add(struct probe_engine *engine, struct probe_target **target,
 	t->phase_ns = now_ns - now_ns % want->period_ns + phase_of(engine, t);
 	list_init(&t->link);
 	list_init(&t->turn);
+	list_init(&t->in_lane);
 	if (worker_order(t->worker, &(struct order){ .kind = ORDER_ADD, .target = t })) {
 		free(t);
 		return err_set(e, ENOMEM, "no memory for a target");

@@ -45,8 +45,8 @@
 #define PROBE_BACKOFF_MIN_NS (250 * NS_PER_MS)
 #define PROBE_BACKOFF_MAX_NS (2 * NS_PER_S)
 #define PROBE_RATE_MAX	     10000.0
-#define PROBE_GRID_NS	     (20 * NS_PER_MS)
-#define PROBE_GAP_NS	     (10 * NS_PER_US)
+#define PROBE_GRID_NS	     (40 * NS_PER_MS)
+#define PROBE_GAP_NS	     (11 * NS_PER_US)
 
 struct probe_engine;
 

@@ -8,10 +8,15 @@
 #include "probe/worker.h"
 #include "rpc/proto/agent.pb-c.h"
 
+/* By edges: what is left after a frame is known from the probes under way, and a level would be looked at once more after
+ * each of them. */
+#define WATCHED (EPOLLIN | EPOLLRDHUP | EPOLLET)
+#define ENDS	(EPOLLRDHUP | EPOLLHUP)
+
 static void target_tick(struct loop *l, struct loop_timer *timer);
 static void target_life(struct loop *l, struct loop_timer *timer);
 static void target_ready(struct loop *l, struct loop_fd *source, uint32_t events);
-static void receive(struct probe_target *t);
+static bool receive(struct probe_target *t);
 
 static size_t frame_bytes(const struct probe_target *t)
 {
@@ -20,7 +25,7 @@ static size_t frame_bytes(const struct probe_target *t)
 
 static struct flight *flight_of(struct probe_target *t, uint32_t sequence)
 {
-	return &t->flight[sequence % PROBE_IN_FLIGHT];
+	return &t->flight[(sequence - t->first) % PROBE_IN_FLIGHT];
 }
 
 static void push(struct probe_target *t, enum probe_kind kind, bool urgent)
@@ -86,21 +91,18 @@ static void push_lost(struct probe_target *t)
 	t->losses++;
 }
 
-static uint64_t slot_due_ns(const struct probe_target *t)
-{
-	return t->phase_ns + t->slot * t->want.period_ns;
-}
-
+/* Its own timer: the deadline of the oldest, and the next probe where no lane sees to that. */
 static void arm_tick(struct probe_target *t)
 {
-	uint64_t due_ns = slot_due_ns(t), lost_ns;
+	uint64_t slot_ns = target_due_ns(t), due_ns = t->lane ? UINT64_MAX : slot_ns, lost_ns;
 
 	if (t->oldest != t->next) {
 		lost_ns = flight_of(t, t->oldest)->sent_ns + t->want.timeout_ns;
-		if (lost_ns < due_ns)
+		if (lost_ns < slot_ns)
 			due_ns = lost_ns;
 	}
-	loop_timer_set(&t->worker->loop, &t->tick, due_ns, target_tick);
+	if (due_ns != UINT64_MAX)
+		loop_timer_set(&t->worker->loop, &t->tick, due_ns, target_tick);
 }
 
 /* The first set-up has ended, one way or the other: from now on every slot is a row. */
@@ -266,7 +268,7 @@ static void greet(struct probe_target *t)
 	}
 	t->state = TARGET_GREETING;
 	t->received = 0;
-	loop_change(&t->worker->loop, &t->data, EPOLLIN);
+	loop_change(&t->worker->loop, &t->data, WATCHED);
 }
 
 static void take_turn(struct probe_target *t)
@@ -326,6 +328,7 @@ void target_end(struct probe_target *t)
 	close_data(t);
 	close_client(t);
 	leave_turn(t);
+	lane_leave(t);
 	loop_timer_cancel(&t->worker->loop, &t->life);
 	loop_timer_cancel(&t->worker->loop, &t->tick);
 }
@@ -387,9 +390,9 @@ static void send_rest(struct probe_target *t)
 	if (n > 0)
 		t->sent += (size_t)n;
 	if (t->sent < whole)
-		loop_change(&t->worker->loop, &t->data, EPOLLIN | EPOLLOUT);
+		loop_change(&t->worker->loop, &t->data, WATCHED | EPOLLOUT);
 	else if (t->data.events & EPOLLOUT)
-		loop_change(&t->worker->loop, &t->data, EPOLLIN);
+		loop_change(&t->worker->loop, &t->data, WATCHED);
 }
 
 /* The first of a tick is as late as the thread woke up; those after it wait for those before, which says
@@ -417,6 +420,8 @@ static void send_probe(struct probe_target *t, uint64_t due_ns, uint64_t now_ns)
 		push(t, PROBE_HELD, false);
 		return;
 	}
+	if (t->next == t->oldest)
+		t->first = t->next;
 	f = flight_of(t, t->next);
 	*f = (struct flight){ .late_ns = late_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)late_ns };
 	f->starved_ns = starved_ns(t->worker, due_ns - t->after_tick_ns, f->late_ns);
@@ -451,25 +456,30 @@ static void look_for_overdue(struct probe_target *t, uint64_t now_ns)
 		push_lost(t);
 }
 
-static void target_tick(struct loop *l, struct loop_timer *timer)
+void target_turn(struct probe_target *t)
 {
-	struct probe_target *t = container_of(timer, struct probe_target, tick);
 	uint64_t now_ns = clock_ns(), due_ns, skipped;
 
-	(void)l;
 	look_for_overdue(t, now_ns);
 	if (t->state == TARGET_UP && t->losses >= PROBE_LOSSES_MAX)
 		fail(t, PROBE_AT_PROBE, ETIMEDOUT);
-	due_ns = slot_due_ns(t);
+	due_ns = target_due_ns(t);
 	if (due_ns <= now_ns) {
 		/* Slots that this thread slept through are not made up for: a burst would measure itself. */
 		skipped = (now_ns - due_ns) / t->want.period_ns;
 		t->worker->skipped += skipped;
 		t->slot += skipped + 1;
-		due_ns = slot_due_ns(t) - t->want.period_ns;
+		due_ns = target_due_ns(t) - t->want.period_ns;
 		send_probe(t, due_ns, now_ns);
+		lane_join(t);
 	}
 	arm_tick(t);
+}
+
+static void target_tick(struct loop *l, struct loop_timer *timer)
+{
+	(void)l;
+	target_turn(container_of(timer, struct probe_target, tick));
 }
 
 /* Receiving */
@@ -543,10 +553,24 @@ static int take_payload(struct probe_target *t, const unsigned char *bytes, size
 	return t->corrupt ? 0 : ret;
 }
 
-static void receive(struct probe_target *t)
+static void take_frame(struct probe_target *t, const struct stamp *came)
+{
+	struct probe_header welcome;
+
+	t->received = 0;
+	if (t->state == TARGET_UP)
+		take_answer(t, came);
+	else if (probe_header_decode(&welcome, t->head, 0) || welcome.sequence)
+		fail(t, PROBE_AT_HELLO, EPROTO);
+	else
+		stand(t);
+	t->corrupt = false;
+}
+
+/* true: a whole frame was taken, and the connection still stands. */
+static bool receive(struct probe_target *t)
 {
 	size_t whole = t->state == TARGET_GREETING ? PROBE_HEADER_BYTES : frame_bytes(t), part;
-	struct probe_header welcome;
 	struct stamp came;
 	ssize_t got;
 	int ret;
@@ -554,11 +578,11 @@ static void receive(struct probe_target *t)
 	do {
 		got = stamp_recv(t->data.fd, t->worker->scratch, whole - t->received, &came);
 		if (got == -EAGAIN || got == -EINTR)
-			return;
+			return false;
 		if (got <= 0) {
 			fail(t, t->state == TARGET_GREETING ? PROBE_AT_HELLO : PROBE_AT_PROBE,
 				got ? (int)-got : ECONNRESET);
-			return;
+			return false;
 		}
 		if (t->received < PROBE_HEADER_BYTES) {
 			part = PROBE_HEADER_BYTES - t->received;
@@ -568,20 +592,14 @@ static void receive(struct probe_target *t)
 		ret = take_payload(t, t->worker->scratch, (size_t)got);
 		if (ret) {
 			fail(t, PROBE_AT_PROBE, -ret);
-			return;
+			return false;
 		}
 		t->received += (size_t)got;
 	} while (t->received < whole && whole > 65536);
 	if (t->received < whole)
-		return;
-	t->received = 0;
-	if (t->state == TARGET_UP)
-		take_answer(t, &came);
-	else if (probe_header_decode(&welcome, t->head, 0) || welcome.sequence)
-		fail(t, PROBE_AT_HELLO, EPROTO);
-	else
-		stand(t);
-	t->corrupt = false;
+		return false;
+	take_frame(t, &came);
+	return t->state == TARGET_UP;
 }
 
 static void target_ready(struct loop *l, struct loop_fd *source, uint32_t events)
@@ -603,8 +621,10 @@ static void target_ready(struct loop *l, struct loop_fd *source, uint32_t events
 			return;
 		}
 	}
+	/* All that this edge stands for: answers of probes under way, and the end of the connection. */
 	if (events & (EPOLLIN | EPOLLHUP))
-		receive(t);
+		while (receive(t) && (t->oldest != t->next || events & ENDS))
+			;
 	if (events & EPOLLOUT && t->state == TARGET_UP && t->sent < frame_bytes(t))
 		send_rest(t);
 }

@@ -64,6 +64,16 @@ enum target_state {
 	TARGET_BACKOFF,
 };
 
+/* Targets of one period, in the order in which their next probes are due: whose probe was sent goes to the
+ * end. One timer for all of them: a timer of each would be looked up among those of all others. */
+struct lane {
+	uint64_t period_ns; /* 0: free */
+	struct list targets;
+	struct loop_timer timer;
+	struct worker *worker;
+};
+#define LANES 4
+
 struct flight {
 	uint64_t sent_ns, wall_ns;
 	uint64_t software_ns, hardware_ns; /* when it left */
@@ -73,36 +83,39 @@ struct flight {
 struct probe_target {
 	struct list link; /* of the worker's targets */
 	struct list turn; /* of those that wait to set up */
-	struct worker *worker;
-	struct probe_want want;
-	size_t nic;
-	bool is_local; /* the peer is a NIC of this host: not bound to the device */
-	enum target_state state;
+	bool is_local;	  /* the peer is a NIC of this host: not bound to the device */
 	bool settled, removed, holds_turn;
 	uint32_t *in_tick; /* of the worker's ticks; NULL: its period is shorter than the grid */
-	uint64_t after_tick_ns; /* it is due so long after its tick */
 
 	struct rpc_client *client;
 	struct rpc_pending *call;
-	struct loop_fd data;
 	struct loop_timer life; /* set-up deadline, back-off */
-	struct loop_timer tick; /* next probe, or the deadline of the oldest */
+	struct loop_timer tick; /* the deadline of the oldest, or the next probe when in no lane */
 	unsigned char token[PROBE_TOKEN_BYTES];
 	uint16_t port;
-
-	uint64_t phase_ns, slot; /* probe slot is due at phase + slot * period */
 	uint64_t backoff_ns, set_up_deadline_ns;
-	uint32_t failures;
 	uint8_t stage; /* why it is down */
 	int32_t code;
 
-	uint32_t next, oldest; /* sequences: of the next probe, of the oldest without an end */
-	uint32_t losses;       /* in a row */
-	size_t sent;	       /* bytes of frame next - 1 that were sent; a whole frame: all */
-	size_t received;       /* bytes of the frame that comes */
+	/* From the end of want on: what a probe touches, side by side. Between two probes of a target all of it
+	 * has left the cache. */
+	struct probe_want want;
+	struct worker *worker;
+	struct lane *lane; /* NULL: none */
+	struct list in_lane;
+	uint64_t phase_ns, slot; /* probe slot is due at phase + slot * period */
+	uint64_t after_tick_ns;	 /* it is due so long after its tick */
+	struct loop_fd data;
+	enum target_state state;
+	uint32_t next, oldest;	   /* sequences: of the next probe, of the oldest without an end */
+	uint32_t first;		   /* that of flight[0]; no probe was under way when it was sent */
+	uint32_t losses, failures; /* in a row: of probes, of set-ups */
+	size_t nic;
+	size_t sent;	 /* bytes of frame next - 1 that were sent; a whole frame: all */
+	size_t received; /* bytes of the frame that comes */
 	bool corrupt;
 	unsigned char head[PROBE_HEADER_BYTES];
-	struct flight flight[PROBE_IN_FLIGHT]; /* by sequence */
+	struct flight flight[PROBE_IN_FLIGHT];
 };
 
 /* A connection that asks. */
@@ -144,6 +157,7 @@ struct worker {
 	bool runs;
 	struct rpc_tls *tls;
 	struct list targets, turns, answerers, pongs;
+	struct lane lane[LANES];
 	unsigned int set_ups, strangers;
 	unsigned char *scratch;
 	struct door *door;     /* of its NICs */
@@ -209,6 +223,17 @@ void worker_expect(struct worker *w, uint64_t now_ns);
 void target_begin(struct probe_target *t);
 void target_end(struct probe_target *t); /* closes all; the target stays */
 void worker_next_turn(struct worker *w);
+
+void target_turn(struct probe_target *t); /* a probe of it is due, or overdue */
+
+static inline uint64_t target_due_ns(const struct probe_target *t)
+{
+	return t->phase_ns + t->slot * t->want.period_ns;
+}
+
+/* lane.c */
+void lane_join(struct probe_target *t); /* t->lane tells whether it did */
+void lane_leave(struct probe_target *t);
 
 /* responder.c */
 int door_open(struct door *d, struct worker *w, size_t nic, struct err *e);
