@@ -66,11 +66,13 @@ static struct lane *lane_of(struct worker *w, uint64_t period_ns)
 void lane_join(struct probe_target *t)
 {
 	struct lane *lane = lane_of(t->worker, t->want.period_ns);
-	struct list *before = lane ? lane->targets.prev : NULL;
+	struct list *before;
 	unsigned int looks = 0;
 
+	lane_leave(t); /* its own timer may have come first */
 	if (!lane)
 		return;
+	before = lane->targets.prev;
 	while (before != &lane->targets && target_due_ns(target_in(before)) > target_due_ns(t)) {
 		if (++looks == LOOK_BACK)
 			return;

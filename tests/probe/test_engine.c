@@ -410,6 +410,11 @@ static void test_a_lane_is_in_the_order_in_which_probes_are_due(void **state)
 		before_ns = now_ns;
 	}
 	assert_int_equal(before_ns, 700);
+	/* Who joins again moves: a deadline and the next probe may be due at once. */
+	t[1]->slot++;
+	lane_join(t[1]);
+	assert_ptr_equal(t[1]->in_lane.next, &t[1]->lane->targets);
+	assert_ptr_equal(t[1]->in_lane.prev, &t[3]->in_lane);
 	/* One timer, at the first; who leaves takes its time away. */
 	assert_int_equal(t[0]->lane->timer.due_ns, 500);
 	lane_leave(t[0]);
