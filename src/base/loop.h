@@ -94,7 +94,9 @@ void loop_change(struct loop *l, struct loop_fd *source, uint32_t events);
 /* Stop watching a source; its descriptor stays open. Events of it that wait in this turn are
  * dropped. */
 void loop_remove(struct loop *l, struct loop_fd *source);
-/* The same for a source whose descriptor is closed next, which itself takes it out of epoll. */
+/* The same for a source whose descriptor is closed next, which itself takes it out of epoll, unless another process has it too.
+ * Not for a program that starts others: for a moment the new one has all descriptors, also those that it does not
+ * keep, and epoll goes on telling of one that was closed meanwhile. */
 void loop_forget(struct loop *l, struct loop_fd *source);
 
 /* Call fire once, at due_ns (monotonic) or as soon as possible after. Setting again moves it. */

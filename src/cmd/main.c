@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* weir: one table of commands, nothing else. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cmd/cmd.h"
@@ -65,6 +68,19 @@ static void raise_descriptor_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* What an agent has started does not outlive it, however that ends. */
+static void end_with_parent(void)
+{
+	const char *parent = getenv("WEIR_PARENT");
+
+	if (!parent)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != (pid_t)strtol(parent, NULL, 10))
+		raise(SIGTERM); /* it went before that */
+	unsetenv("WEIR_PARENT");
+}
+
 static int dispatch(int argc, char **argv)
 {
 	const char *slash = argc ? strrchr(argv[0], '/') : NULL;
@@ -106,6 +122,7 @@ int main(int argc, char **argv)
 	int status;
 
 	raise_descriptor_limit();
+	end_with_parent();
 	if (sys_set_root(getenv("WEIR_SYSROOT"), &e)) {
 		log_error_err(&e);
 		return STATUS_USAGE;

@@ -42,7 +42,11 @@ static int spawn(struct run *r, char *const *words, struct err *e)
 {
 	posix_spawn_file_actions_t files;
 	int pipe_fd[2], ret;
+	char parent[16];
 
+	snprintf(parent, sizeof(parent), "%d", (int)getpid());
+	if (setenv("WEIR_PARENT", parent, 1)) /* it ends when this one does */
+		return err_set(e, ENOMEM, "no memory for a run");
 	if (pipe2(pipe_fd, O_CLOEXEC))
 		return err_set(e, errno, "cannot make a pipe: %m");
 	posix_spawn_file_actions_init(&files);
@@ -63,7 +67,7 @@ static int spawn(struct run *r, char *const *words, struct err *e)
 static void free_run(struct run *r)
 {
 	loop_timer_cancel(&r->agent->loop, &r->deadline);
-	loop_forget(&r->agent->loop, &r->output);
+	loop_remove(&r->agent->loop, &r->output);
 	close(r->output.fd);
 	kill(r->pid, SIGKILL); /* it has closed its output: it is at its end */
 	waitpid(r->pid, NULL, 0);

@@ -30,7 +30,7 @@ static void close_end(struct loop *l, struct loop_fd *end)
 {
 	if (end->fd < 0)
 		return;
-	loop_forget(l, end);
+	loop_remove(l, end);
 	close(end->fd);
 	end->fd = -1;
 }

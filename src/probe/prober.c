@@ -47,7 +47,7 @@ static void close_data(struct probe_target *t)
 		return;
 	/* A path that is dead would keep a FIN, and its memory, for minutes. */
 	setsockopt(t->data.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-	loop_forget(&t->worker->loop, &t->data);
+	loop_remove(&t->worker->loop, &t->data);
 	close(t->data.fd);
 	t->data.fd = -1;
 }

@@ -34,7 +34,7 @@ void answerer_close(struct answerer *a)
 	if (a->frame)
 		w->engine->payload_bytes -= a->payload_bytes;
 	loop_timer_cancel(&w->loop, &a->patience);
-	loop_forget(&w->loop, &a->data);
+	loop_remove(&w->loop, &a->data);
 	close(a->data.fd);
 	list_del(&a->link);
 	free(a->frame);
@@ -246,6 +246,6 @@ int door_open(struct door *d, struct worker *w, size_t nic, struct err *e)
 
 void door_close(struct door *d)
 {
-	loop_forget(&d->worker->loop, &d->listener);
+	loop_remove(&d->worker->loop, &d->listener);
 	close(d->listener.fd);
 }

@@ -334,7 +334,7 @@ void rpc_conn_free(struct rpc_conn *conn)
 	loop_timer_cancel(conn->loop, &conn->work);
 	loop_timer_cancel(conn->loop, &conn->watch);
 	if (conn->io.fd >= 0) {
-		loop_forget(conn->loop, &conn->io);
+		loop_remove(conn->loop, &conn->io);
 		close(conn->io.fd);
 	}
 	rpc_tls_conn_free(conn->tls);

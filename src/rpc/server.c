@@ -254,7 +254,7 @@ static void server_stop_listening(struct rpc_server *server)
 		struct rpc_listener *next = server->listeners->next;
 
 		loop_timer_cancel(server->loop, &server->listeners->pause);
-		loop_forget(server->loop, &server->listeners->io);
+		loop_remove(server->loop, &server->listeners->io);
 		close(server->listeners->io.fd);
 		free(server->listeners);
 		server->listeners = next;

@@ -234,6 +234,28 @@ static void test_loop_a_source_may_remove_itself(void **state)
 	pair_close(&p);
 }
 
+/* As for a moment a process has that is being started. */
+static void test_loop_remove_holds_where_another_has_the_descriptor_too(void **state)
+{
+	struct loop_timer stop = { 0 };
+	struct pair p = { 0 };
+	int others;
+
+	(void)state;
+	pair_open(&p, EPOLLIN, pair_read_and_stop);
+	others = dup(p.io.fd);
+	assert_true(others >= 0);
+	loop_remove(&loop, &p.io);
+	close(p.io.fd);
+	p.io.fd = -1;
+	pair_write(&p);
+	loop_timer_set(&loop, &stop, clock_ns() + 3 * NS_PER_MS, stop_at);
+	run_loop();
+	assert_int_equal(p.calls, 0);
+	close(others);
+	pair_close(&p);
+}
+
 static void pair_replace(struct loop *l, struct loop_fd *io, uint32_t events)
 {
 	struct pair *p = container_of(io, struct pair, io);
@@ -573,6 +595,7 @@ int main(void)
 		LOOP_TEST(test_loop_remove_drops_events_of_the_same_batch),
 		LOOP_TEST(test_loop_forget_drops_events_of_the_same_batch),
 		LOOP_TEST(test_loop_a_source_may_remove_itself),
+		LOOP_TEST(test_loop_remove_holds_where_another_has_the_descriptor_too),
 		LOOP_TEST(test_loop_a_handler_may_add_its_source_again),
 		LOOP_TEST(test_loop_stop_leaves_the_rest_of_the_batch_for_the_next_run),
 		LOOP_TEST(test_loop_serves_many_sources_in_small_batches),

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -171,6 +172,25 @@ def test_memory_that_this_machine_lacks_is_refused_with_the_reason(tmp_path, kin
     with Process(WEIR, "agent", "--nics", address(1, 1), "-p", free_ports(1), "--mem", kind) as process:
         done = process.wait(PATIENCE_S)
     assert done.status == 1 and f"no memory for the payloads of {address(1, 1)}: " in done.stderr, done
+
+
+@pytest.mark.parametrize("kind", ["RUN_STREAM", "RUN_P2P"])
+def test_a_run_ends_with_its_agent_however_that_ends(pair, kind):
+    a, _ = pair
+    request = message("weir.v1.RunRequest")
+    request = request(kind=request.DESCRIPTOR.fields_by_name["kind"].enum_type.values_by_name[kind].number, serves=True,
+                      local_address=a.nics[0], length_ns=10**9, flows=1)
+    a.call("weir.v1.Agent/Run", request)
+    children = [int(c) for c in pathlib.Path(f"/proc/{a.pid}/task/{a.pid}/children").read_text().split()]
+    assert len(children) == 1
+    a.kill()
+
+    def gone():
+        try:
+            return pathlib.Path(f"/proc/{children[0]}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+    wait_for("the end of the run", gone)
 
 
 def test_a_watcher_gets_windows_with_host_and_network_apart(pair):
