@@ -480,7 +480,9 @@ int agent_run(const struct agent_options *o, int stop_fd, struct err *e)
 					   : err_set(e, ENOMEM, "no memory for the agent");
 	if (ret)
 		goto free_agent;
-	ret = start(a, stop_fd, e);
+	ret = agent_name_parent(e);
+	if (!ret)
+		ret = start(a, stop_fd, e);
 	if (!ret) {
 		loop_timer_set(&a->loop, &a->drain, now_ns + DRAIN_NS, drain_due);
 		loop_timer_set(&a->loop, &a->flush, now_ns + o->flush_ns, flush_due);

@@ -122,6 +122,8 @@ void change_go_on(struct agent *a); /* answers when nothing is waited for any mo
 int agent_metrics_start(struct agent *a, struct err *e);
 
 /* agent_run.c */
+int agent_name_parent(
+	struct err *e); /* for runs, which end when this process does; before there are threads */
 void agent_run_end(struct rpc_call *call, const ProtobufCMessage *message, void *context);
 void agent_kill_runs(struct agent *a);
 /* The GPU beside a NIC, as long as there are as many: those of rail i belong together. */

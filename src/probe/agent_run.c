@@ -38,15 +38,19 @@ struct run {
 
 /* The process */
 
+int agent_name_parent(struct err *e)
+{
+	char parent[16];
+
+	snprintf(parent, sizeof(parent), "%d", (int)getpid());
+	return setenv("WEIR_PARENT", parent, 1) ? err_set(e, ENOMEM, "no memory for the agent") : 0;
+}
+
 static int spawn(struct run *r, char *const *words, struct err *e)
 {
 	posix_spawn_file_actions_t files;
 	int pipe_fd[2], ret;
-	char parent[16];
 
-	snprintf(parent, sizeof(parent), "%d", (int)getpid());
-	if (setenv("WEIR_PARENT", parent, 1)) /* it ends when this one does */
-		return err_set(e, ENOMEM, "no memory for a run");
 	if (pipe2(pipe_fd, O_CLOEXEC))
 		return err_set(e, errno, "cannot make a pipe: %m");
 	posix_spawn_file_actions_init(&files);
