@@ -106,7 +106,7 @@ AVX2 __m256i differences(const unsigned char *a, const unsigned char *b, size_t 
 {
 	__m256i sum = difference(a, b);
 
-#pragma GCC unroll 32
+#pragma GCC unroll 64
 	for (size_t i = 32; i < bytes; i += 32)
 		sum = _mm256_or_si256(sum, difference(a + i, b + i));
 	return sum;
@@ -243,6 +243,26 @@ __attribute__((target("avx2"))) static bool check_avx2(const struct pattern *p, 
 		return false;
 	return check_by_steps(p, data, bytes, position, m);
 }
+
+/* Fragments are pages, most of them: nothing is left over, and no register has to be saved. */
+#define BLOCK_BYTES 2048
+
+__attribute__((target("avx2"), noinline)) static bool check_blocks_avx2(const struct pattern *p,
+	const void *data, size_t bytes, uint64_t position, struct pattern_mismatch *m)
+{
+	size_t at = position % p->reference_bytes;
+	const unsigned char *expected = p->reference + at;
+	__m256i sum = _mm256_setzero_si256();
+
+	if (bytes > p->reference_bytes + p->overlap_bytes - at)
+		return check_long_avx2(p, data, bytes, position, m);
+	for (size_t i = 0; i < bytes; i += BLOCK_BYTES)
+		sum = _mm256_or_si256(sum,
+			differences((const unsigned char *)data + i, expected + i, BLOCK_BYTES));
+	if (_mm256_testz_si256(sum, sum))
+		return false;
+	return check_by_steps(p, data, bytes, position, m);
+}
 #endif
 
 bool pattern_check(const struct pattern *p, const void *data, size_t bytes, uint64_t position,
@@ -250,7 +270,8 @@ bool pattern_check(const struct pattern *p, const void *data, size_t bytes, uint
 {
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("avx2"))
-		return check_avx2(p, data, bytes, position, m);
+		return bytes % BLOCK_BYTES ? check_avx2(p, data, bytes, position, m)
+					   : check_blocks_avx2(p, data, bytes, position, m);
 #endif
 	return check_by_steps(p, data, bytes, position, m);
 }

@@ -86,6 +86,25 @@ static void test_pattern_seeds_make_different_streams_and_equal_ones_the_same(vo
 	pattern_free(&again);
 }
 
+static void finds_every_wrong_byte(const struct pattern *p, size_t bytes, uint64_t position)
+{
+	unsigned char data[4096];
+
+	pattern_fill(p, data, bytes, position);
+	assert_false(pattern_check(p, data, bytes, position, NULL));
+	for (size_t i = 0; i < bytes; i++) {
+		unsigned char right = data[i], wrong = right ^ (unsigned char)(1 << i % 8);
+		struct pattern_mismatch m;
+
+		data[i] = wrong;
+		assert_true(pattern_check(p, data, bytes, position, &m));
+		assert_int_equal(m.index, i);
+		assert_int_equal(m.expected, right);
+		assert_int_equal(m.found, wrong);
+		data[i] = right;
+	}
+}
+
 static void test_pattern_finds_every_single_wrong_byte(void **state)
 {
 	uint64_t random = 7;
@@ -93,21 +112,10 @@ static void test_pattern_finds_every_single_wrong_byte(void **state)
 	(void)state;
 	for (size_t c = 0; c < CYCLES; c++) {
 		struct pattern p = make(PATTERN_SEEDED, 5, cycles[c]);
-		unsigned char data[2023]; /* blocks of every size, and a rest */
 		uint64_t position = prng_below(&random, 1 << 20);
 
-		pattern_fill(&p, data, sizeof(data), position);
-		for (size_t i = 0; i < sizeof(data); i++) {
-			unsigned char right = data[i], wrong = right ^ (unsigned char)(1 << i % 8);
-			struct pattern_mismatch m;
-
-			data[i] = wrong;
-			assert_true(pattern_check(&p, data, sizeof(data), position, &m));
-			assert_int_equal(m.index, i);
-			assert_int_equal(m.expected, right);
-			assert_int_equal(m.found, wrong);
-			data[i] = right;
-		}
+		finds_every_wrong_byte(&p, 2023, position); /* blocks of every size, and a rest */
+		finds_every_wrong_byte(&p, 4096, position); /* a page */
 		pattern_free(&p);
 	}
 }
