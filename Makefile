@@ -16,7 +16,7 @@ WEIR = build/src/cmd/weir
 LAB_PROGRAMS = $(wildcard build/tests/mem/test_udmabuf build/tests/sys/bind_faults build/tests/net/devmem_faults \
 	build/tests/net/test_transport_dmabuf build/tests/lab/libcuda.so.1 build/src/nccl/libnccl-net-weir.so)
 # Every finding ends the program, whatever the environment says.
-SANITIZE = -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
+SANITIZE = -Dbuildtype=debugoptimized -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false \
 	-Dc_args=-fno-sanitize-recover=all
 
 .PHONY: all demo check lab lab-shell lint format fuzz bench install clean help

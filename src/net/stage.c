@@ -56,8 +56,9 @@ static void slot_settle(struct stage_slot *slot, struct stage_settled *settled)
 	if (!slot->busy)
 		return;
 	cuda_mark_wait(slot->mark, NULL);
-	if (slot->checking && cuda_check_result(&slot->check, &wrong, NULL) == -EBADMSG) {
-		settled->wrong = true;
+	settled->wrong =
+		slot->checking && cuda_check_result(&slot->check, &wrong, NULL) == -EBADMSG;
+	if (settled->wrong) {
 		settled->position = slot->position + wrong.byte;
 		settled->owner = slot->owner;
 	}
