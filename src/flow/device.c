@@ -57,9 +57,6 @@ static int device_open_rx(struct device *d, struct lane *l, struct err *e)
 	if (ret || l->run->device.rx != DEVICE_DEVMEM)
 		return ret;
 	device_queues(d, l);
-	d->list = calloc(DEVMEM_FRAGMENTS, sizeof(*d->list));
-	if (!d->list)
-		return err_set(e, ENOMEM, "no memory for %d fragments", DEVMEM_FRAGMENTS);
 	ret = region_dmabuf(&d->rx, &fd, e);
 	if (!ret)
 		ret = nic_bind_rx(&d->rx_binding, l->run->device.nic, &d->queues, fd, e);
@@ -179,8 +176,6 @@ void device_close(struct device *d)
 	nic_unbind(&d->rx_binding);
 	nic_unbind(&d->tx_binding);
 	devmem_rx_free(&d->devmem);
-	free(d->list);
-	d->list = NULL;
 	region_free(&d->rx);
 	region_free(&d->tx);
 	region_free(&d->gathered);
@@ -198,31 +193,29 @@ void device_close(struct device *d)
 static int use_fragments(struct flow *f)
 {
 	struct device *d = &f->lane->device;
+	const struct devmem_rx *rx = &d->devmem;
 	const struct run *r = f->lane->run;
+	struct mem_fragment *end = rx->list + rx->count;
+	uint64_t position = f->counts.rx_bytes;
 	struct mem_mismatch wrong = { 0 };
-	size_t count = 0;
 	int ret = 0;
 
 	if (!r->validates && !r->options->rx_copy)
 		return 0;
-	for (uint32_t i = 0; i < d->devmem.count; i++) {
-		const struct devmem_fragment *frag = &d->devmem.fragment[i];
-		uint64_t position = f->counts.rx_bytes + frag->at;
-
-		if (frag->linear)
-			flow_check(f, f->lane->rx.data + frag->offset, frag->bytes, position);
-		else
-			d->list[count++] =
-				(struct mem_fragment){ frag->offset, frag->bytes, position };
-	}
-	if (count && r->validates)
-		ret = region_check(&d->rx, &r->pattern, d->list, count, &wrong, NULL);
+	for (uint32_t i = 0; i < rx->linear_count; i++)
+		flow_check(f, f->lane->rx.data + rx->linear[i].region_offset, rx->linear[i].bytes,
+			position + rx->linear[i].stream_position);
+	for (struct mem_fragment *next = rx->list; next < end; next++)
+		next->stream_position += position;
+	if (r->validates)
+		ret = region_check(&d->rx, &r->pattern, rx->list, rx->count, &wrong, NULL);
 	if (ret == -EBADMSG) {
-		flow_note_wrong(f, d->list[wrong.fragment].stream_position + wrong.byte);
+		flow_note_wrong(f, rx->list[wrong.fragment].stream_position + wrong.byte);
 		ret = 0;
 	}
-	if (!ret && count && r->options->rx_copy)
-		ret = region_gather(&d->rx, d->list, count, &d->gathered, f->counts.rx_bytes, NULL);
+	if (!ret && r->options->rx_copy)
+		ret = region_gather(
+			&d->rx, rx->list, rx->count, &d->gathered, f->counts.rx_bytes, NULL);
 	return ret;
 }
 
@@ -289,7 +282,7 @@ int device_received(struct flow *f, size_t n)
 
 	if (f->lane->run->device.rx == DEVICE_STAGED)
 		return use_staged(f, n);
-	if (d->devmem.count)
+	if (d->devmem.count || d->devmem.linear_count)
 		ret = use_fragments(f);
 	else
 		flow_check(f, f->lane->rx.data, n, f->counts.rx_bytes);

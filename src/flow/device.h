@@ -69,9 +69,8 @@ struct device {
 	struct nic_binding rx_binding, tx_binding;
 	struct cpus queues;
 	struct devmem_rx devmem;
-	struct mem_fragment *list; /* DEVMEM_FRAGMENTS of them */
-	uint64_t ring_bytes;	   /* of tx: whole cycles of the pattern; sent over and over */
-	uint64_t send_bytes;	   /* stream: that one send, or one copy of a GPU's, takes */
+	uint64_t ring_bytes; /* of tx: whole cycles of the pattern; sent over and over */
+	uint64_t send_bytes; /* stream: that one send, or one copy of a GPU's, takes */
 };
 
 /* refused, unless NULL: why binding memory failed before, so that --path auto takes the other way. */

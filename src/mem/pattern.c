@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mem/pattern.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +8,17 @@
 #include <immintrin.h>
 #endif
 
-#define REFERENCE_MIN	  ((size_t)64 << 10)
-#define REFERENCE_OVERLAP ((size_t)64 << 10) /* most fragments and calls are no longer */
+/* A pattern repeats a row over and over, so that what is expected stays in the CPU's registers. The published one is three
+ * times its 111 bytes. A seeded row is a prime number of bytes, so that pages, packets and frames that changed places show,
+ * and each block of the cycle has its own; ten rows and six bytes are a page. */
+#define PUBLISHED_ROW 333
+#define SEEDED_ROW    409
+#define SEEDED_BLOCK  ((size_t)64 << 10)
+#define ROW_WORDS     ((SEEDED_ROW + 7) / 8)
 
-/* splitmix64 by position: any word of the cycle, without those before it. */
+#define REFERENCE_MIN 4096
+
+/* splitmix64 by position: any word, without those before it. */
 static uint64_t seeded_word(uint64_t seed, uint64_t index)
 {
 	uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15;
@@ -22,20 +28,152 @@ static uint64_t seeded_word(uint64_t seed, uint64_t index)
 	return z ^ z >> 31;
 }
 
+static size_t smaller(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Of the block at that place of the reference. */
+static size_t block_end(const struct pattern *p, size_t at)
+{
+	return smaller((at | p->block_mask) + 1, p->reference_bytes);
+}
+
+static void make_seeded_row(unsigned char row[SEEDED_ROW], uint64_t seed, size_t block)
+{
+	for (size_t i = 0; i < SEEDED_ROW; i++) {
+		uint64_t word = seeded_word(seed, block * ROW_WORDS + i / sizeof(word));
+
+		/* The same bytes on both ends, whatever their byte order. */
+		row[i] = (unsigned char)(word >> 8 * (i % sizeof(word)));
+	}
+}
+
 static void make_cycle(struct pattern *p)
 {
+	unsigned char row[SEEDED_ROW];
+	size_t run;
+
 	if (p->kind == PATTERN_PUBLISHED) {
 		for (size_t i = 0; i < p->cycle_bytes; i++)
 			p->reference[i] = (unsigned char)(i % 111 + 1);
 		return;
 	}
-	for (size_t i = 0; i < p->cycle_bytes; i += sizeof(uint64_t)) {
-		/* The same bytes on both ends, whatever their byte order. */
-		uint64_t word = htole64(seeded_word(p->seed, i / sizeof(word)));
-		size_t left = p->cycle_bytes - i;
-
-		memcpy(p->reference + i, &word, left < sizeof(word) ? left : sizeof(word));
+	for (size_t at = 0; at < p->cycle_bytes; at += run) {
+		if (!(at & p->block_mask))
+			make_seeded_row(row, p->seed, at / SEEDED_BLOCK);
+		run = smaller(smaller(SEEDED_ROW, p->cycle_bytes - at), block_end(p, at) - at);
+		memcpy(p->reference + at, row, run);
 	}
+}
+
+/* Whether two stretches differ; where, is asked only then. */
+
+static bool bytes_differ(const unsigned char *data, const unsigned char *expected, size_t bytes)
+{
+	return memcmp(data, expected, bytes) != 0;
+}
+
+#ifdef __x86_64__
+#define AVX2 __attribute__((target("avx2"), always_inline)) static inline
+
+AVX2 __m256i load(const unsigned char *from)
+{
+	return _mm256_loadu_si256((const __m256i_u *)from);
+}
+
+AVX2 __m256i differences(const unsigned char *a, const unsigned char *b, size_t bytes)
+{
+	__m256i sum = _mm256_xor_si256(load(a), load(b));
+
+#pragma GCC unroll 16
+	for (size_t i = 32; i < bytes; i += 32)
+		sum = _mm256_or_si256(sum, _mm256_xor_si256(load(a + i), load(b + i)));
+	return sum;
+}
+
+/* Blocks of halving size instead of loops: what is left of a fragment is short. */
+AVX2 __m256i rest_differences(const unsigned char *a, const unsigned char *b, size_t bytes)
+{
+	__m256i sum = _mm256_setzero_si256();
+
+#pragma GCC unroll 4
+	for (size_t block = 256; block >= 32; block /= 2) {
+		if (!(bytes & block))
+			continue;
+		sum = _mm256_or_si256(sum, differences(a, b, block));
+		a += block;
+		b += block;
+	}
+	return sum;
+}
+
+/* Two instructions for each 32 bytes, one sum after the other: a tree of sums would take registers from the row. */
+AVX2 __m256i row_differences(
+	const unsigned char *data, const __m256i *expected, size_t row_bytes, __m256i sum)
+{
+#pragma GCC unroll 16
+	for (size_t i = 0; i < row_bytes; i += 32) {
+		size_t at = i + 32 > row_bytes ? row_bytes - 32 : i;
+
+		sum = _mm256_or_si256(sum, _mm256_xor_si256(expected[i / 32], load(data + at)));
+		__asm__("" : "+x"(sum));
+	}
+	return sum;
+}
+
+#define ROWS_AT_ONCE 5
+
+/* At least 32 bytes, of rows all alike. What memcmp() does in 4.5 instructions for 32 bytes takes three by differences(), for
+ * the look is at the end only, and two where what is expected stays in registers. */
+AVX2 bool rows_differ(
+	const unsigned char *data, const unsigned char *expected, size_t bytes, size_t row_bytes)
+{
+	const unsigned char *last = data + bytes - 32, *last_expected = expected + bytes - 32;
+	__m256i sum = _mm256_setzero_si256(), row[(SEEDED_ROW + 31) / 32];
+
+	if (bytes >= row_bytes) {
+#pragma GCC unroll 16
+		for (size_t i = 0; i < row_bytes; i += 32)
+			row[i / 32] = load(expected + (i + 32 > row_bytes ? row_bytes - 32 : i));
+		for (; bytes >= ROWS_AT_ONCE * row_bytes; bytes -= ROWS_AT_ONCE * row_bytes) {
+#pragma GCC unroll 5
+			for (int i = 0; i < ROWS_AT_ONCE; i++, data += row_bytes)
+				sum = row_differences(data, row, row_bytes, sum);
+		}
+		for (; bytes >= row_bytes; bytes -= row_bytes, data += row_bytes)
+			sum = row_differences(data, row, row_bytes, sum);
+	}
+	if (bytes >= 32)
+		sum = _mm256_or_si256(sum, rest_differences(data, expected, bytes));
+	/* The rest, and some of what was seen before. */
+	sum = _mm256_or_si256(sum, _mm256_xor_si256(load(last), load(last_expected)));
+	return !_mm256_testz_si256(sum, sum);
+}
+
+__attribute__((target("avx2"))) static bool seeded_rows_differ(
+	const unsigned char *data, const unsigned char *expected, size_t bytes)
+{
+	return bytes < 32 ? bytes_differ(data, expected, bytes)
+			  : rows_differ(data, expected, bytes, SEEDED_ROW);
+}
+
+__attribute__((target("avx2"))) static bool published_rows_differ(
+	const unsigned char *data, const unsigned char *expected, size_t bytes)
+{
+	return bytes < 32 ? bytes_differ(data, expected, bytes)
+			  : rows_differ(data, expected, bytes, PUBLISHED_ROW);
+}
+#endif
+
+static pattern_differ choose_differ(const struct pattern *p)
+{
+#ifdef __x86_64__
+	/* The rows of a short cycle do not go on where it is repeated. */
+	if (p->cycle_bytes >= REFERENCE_MIN && __builtin_cpu_supports("avx2"))
+		return p->kind == PATTERN_SEEDED ? seeded_rows_differ : published_rows_differ;
+#endif
+	return bytes_differ;
 }
 
 int pattern_init(
@@ -53,10 +191,10 @@ int pattern_init(
 	p->kind = kind;
 	p->seed = kind == PATTERN_SEEDED ? seed : 0;
 	p->cycle_bytes = cycle_bytes;
+	p->block_mask = kind == PATTERN_SEEDED ? SEEDED_BLOCK - 1 : PATTERN_CYCLE_MAX - 1;
+	p->differ = choose_differ(p);
 	p->reference_bytes = cycles * cycle_bytes;
-	p->overlap_bytes =
-		p->reference_bytes < REFERENCE_OVERLAP ? p->reference_bytes : REFERENCE_OVERLAP;
-	p->reference = malloc(p->reference_bytes + p->overlap_bytes);
+	p->reference = malloc(p->reference_bytes);
 	if (!p->reference) {
 		err_set(e, ENOMEM, "no memory for a pattern of %zu bytes", p->reference_bytes);
 		return err_hint(e, "choose a smaller buffer");
@@ -64,7 +202,6 @@ int pattern_init(
 	make_cycle(p);
 	for (size_t i = 1; i < cycles; i++)
 		memcpy(p->reference + i * cycle_bytes, p->reference, cycle_bytes);
-	memcpy(p->reference + p->reference_bytes, p->reference, p->overlap_bytes);
 	return 0;
 }
 
@@ -76,126 +213,36 @@ void pattern_free(struct pattern *p)
 
 void pattern_fill(const struct pattern *p, void *to, size_t bytes, uint64_t position)
 {
-	size_t at = position % p->reference_bytes;
-	char *next = to;
+	size_t at = position % p->reference_bytes, run;
 
-	while (bytes) {
-		size_t run = p->reference_bytes - at;
-
-		if (run > bytes)
-			run = bytes;
+	for (char *next = to; bytes; next += run, bytes -= run, at = 0) {
+		run = smaller(p->reference_bytes - at, bytes);
 		memcpy(next, p->reference + at, run);
-		next += run;
-		bytes -= run;
-		at = 0;
 	}
 }
 
-/* Whether two stretches differ; where, is asked only then. Three instructions for each 32 bytes, and one
- * look at the end: memcmp(), which must know the first difference and its sign, takes half as many again. */
-#ifdef __x86_64__
-#define AVX2 __attribute__((target("avx2"), always_inline)) static inline
-
-AVX2 __m256i difference(const unsigned char *a, const unsigned char *b)
-{
-	return _mm256_xor_si256(
-		_mm256_loadu_si256((const __m256i_u *)a), _mm256_loadu_si256((const __m256i_u *)b));
-}
-
-AVX2 __m256i differences(const unsigned char *a, const unsigned char *b, size_t bytes)
-{
-	__m256i sum = difference(a, b);
-
-#pragma GCC unroll 64
-	for (size_t i = 32; i < bytes; i += 32)
-		sum = _mm256_or_si256(sum, difference(a + i, b + i));
-	return sum;
-}
-
-/* At least 32 bytes. Blocks of halving size instead of loops: fragments are short. */
-AVX2 bool differ_avx2(const unsigned char *a, const unsigned char *b, size_t bytes)
-{
-	const unsigned char *last_a = a + bytes - 32, *last_b = b + bytes - 32;
-	__m256i sum = _mm256_setzero_si256();
-
-	for (; bytes >= 1024; bytes -= 1024, a += 1024, b += 1024)
-		sum = _mm256_or_si256(sum, differences(a, b, 1024));
-#pragma GCC unroll 5
-	for (size_t block = 512; block >= 32; block /= 2) {
-		if (!(bytes & block))
-			continue;
-		sum = _mm256_or_si256(sum, differences(a, b, block));
-		a += block;
-		b += block;
-	}
-	/* The rest, and some of what was seen before. */
-	sum = _mm256_or_si256(sum, difference(last_a, last_b));
-	return !_mm256_testz_si256(sum, sum);
-}
-
-/* What is expected at one place of the cycle stays in registers, as many as there are, and is held against that place of
- * each row: two instructions for each 32 bytes. */
-#define COLUMN_VECTORS 12
-#define COLUMN_BYTES   ((size_t)COLUMN_VECTORS * 32)
-
-AVX2 __m256i column_differences(
-	const unsigned char *a, size_t row_bytes, size_t rows, const unsigned char *expected)
-{
-	__m256i sum = _mm256_setzero_si256(), vector[COLUMN_VECTORS];
-
-#pragma GCC unroll 12
-	for (size_t i = 0; i < COLUMN_VECTORS; i++)
-		vector[i] = _mm256_loadu_si256((const __m256i_u *)expected + i);
-	for (; rows; rows--, a += row_bytes) {
-#pragma GCC unroll 12
-		for (size_t i = 0; i < COLUMN_VECTORS; i++)
-			sum = _mm256_or_si256(
-				sum, _mm256_xor_si256(vector[i],
-					     _mm256_loadu_si256((const __m256i_u *)a + i)));
-	}
-	return sum;
-}
-
-/* Whole rows, each as long as the reference, which is longer than a column. */
-AVX2 bool rows_differ_avx2(
-	const struct pattern *p, const unsigned char *data, size_t rows, size_t at)
-{
-	__m256i sum = _mm256_setzero_si256();
-	size_t row_bytes = p->reference_bytes, begin;
-
-	for (size_t i = 0; i < row_bytes; i += COLUMN_BYTES) {
-		begin = i + COLUMN_BYTES > row_bytes ? row_bytes - COLUMN_BYTES : i;
-		sum = _mm256_or_si256(sum, column_differences(data + begin, row_bytes, rows,
-						   p->reference + (at + begin) % row_bytes));
-	}
-	return !_mm256_testz_si256(sum, sum);
-}
-#endif
-
-static size_t first_difference(const unsigned char *a, const unsigned char *b)
+static size_t first_difference(const unsigned char *a, const unsigned char *b, size_t bytes)
 {
 	size_t i = 0;
 
-	while (a[i] == b[i])
+	while (i + 1 < bytes && a[i] == b[i])
 		i++;
 	return i;
 }
 
-/* Past the end of the reference and round again, or to the wrong byte. */
-__attribute__((noinline)) static bool check_by_steps(const struct pattern *p, const void *data,
-	size_t bytes, uint64_t position, struct pattern_mismatch *m)
+/* Round and round the reference, to the wrong byte. */
+static bool find_difference(const struct pattern *p, const void *data, size_t bytes,
+	uint64_t position, struct pattern_mismatch *m)
 {
 	size_t at = position % p->reference_bytes, done = 0;
 	const unsigned char *found = data;
 
 	while (done < bytes) {
 		const unsigned char *expected = p->reference + at;
-		size_t run = p->reference_bytes - at, wrong;
+		size_t run = smaller(p->reference_bytes - at, bytes - done), wrong;
 
-		if (run > bytes - done)
-			run = bytes - done;
 		if (memcmp(found + done, expected, run)) {
-			wrong = first_difference(found + done, expected);
+			wrong = first_difference(found + done, expected, run);
 			if (m)
 				*m = (struct pattern_mismatch){ done + wrong, expected[wrong],
 					found[done + wrong] };
@@ -207,71 +254,24 @@ __attribute__((noinline)) static bool check_by_steps(const struct pattern *p, co
 	return false;
 }
 
-#ifdef __x86_64__
-__attribute__((target("avx2"), noinline)) static bool check_long_avx2(const struct pattern *p,
-	const void *data, size_t bytes, uint64_t position, struct pattern_mismatch *m)
+bool pattern_differs_piecewise(
+	const struct pattern *p, const unsigned char *data, size_t bytes, size_t at)
 {
-	size_t at = position % p->reference_bytes, run;
-	size_t rows = bytes / p->reference_bytes;
-	const unsigned char *found = data, *end = found + bytes;
+	const unsigned char *last = data + bytes;
+	size_t run;
 
-	if (rows > 1) {
-		if (rows_differ_avx2(p, found, rows, at))
-			return check_by_steps(p, data, bytes, position, m);
-		found += rows * p->reference_bytes;
-	}
-	for (; found < end; found += run, at = 0) {
-		run = p->reference_bytes - at;
-		if (run > (size_t)(end - found))
-			run = (size_t)(end - found);
-		if (run < 32 ? memcmp(found, p->reference + at, run) != 0
-			     : differ_avx2(found, p->reference + at, run))
-			return check_by_steps(p, data, bytes, position, m);
+	for (; data < last; data += run) {
+		run = smaller(block_end(p, at) - at, (size_t)(last - data));
+		if (p->differ(data, p->reference + at, run))
+			return true;
+		at = at + run < p->reference_bytes ? at + run : 0;
 	}
 	return false;
 }
 
-/* Nearly all is right and compared in one piece: no other function is called for that, nor registers saved. */
-__attribute__((target("avx2"))) static bool check_avx2(const struct pattern *p, const void *data,
-	size_t bytes, uint64_t position, struct pattern_mismatch *m)
-{
-	size_t at = position % p->reference_bytes;
-
-	if (bytes < 32 || bytes > p->reference_bytes + p->overlap_bytes - at)
-		return check_long_avx2(p, data, bytes, position, m);
-	if (!differ_avx2(data, p->reference + at, bytes))
-		return false;
-	return check_by_steps(p, data, bytes, position, m);
-}
-
-/* Fragments are pages, most of them: nothing is left over, and no register has to be saved. */
-#define BLOCK_BYTES 2048
-
-__attribute__((target("avx2"), noinline)) static bool check_blocks_avx2(const struct pattern *p,
-	const void *data, size_t bytes, uint64_t position, struct pattern_mismatch *m)
-{
-	size_t at = position % p->reference_bytes;
-	const unsigned char *expected = p->reference + at;
-	__m256i sum = _mm256_setzero_si256();
-
-	if (bytes > p->reference_bytes + p->overlap_bytes - at)
-		return check_long_avx2(p, data, bytes, position, m);
-	for (size_t i = 0; i < bytes; i += BLOCK_BYTES)
-		sum = _mm256_or_si256(sum,
-			differences((const unsigned char *)data + i, expected + i, BLOCK_BYTES));
-	if (_mm256_testz_si256(sum, sum))
-		return false;
-	return check_by_steps(p, data, bytes, position, m);
-}
-#endif
-
 bool pattern_check(const struct pattern *p, const void *data, size_t bytes, uint64_t position,
 	struct pattern_mismatch *m)
 {
-#ifdef __x86_64__
-	if (__builtin_cpu_supports("avx2"))
-		return bytes % BLOCK_BYTES ? check_avx2(p, data, bytes, position, m)
-					   : check_blocks_avx2(p, data, bytes, position, m);
-#endif
-	return check_by_steps(p, data, bytes, position, m);
+	return pattern_differs(p, data, bytes, position) &&
+	       find_difference(p, data, bytes, position, m);
 }

@@ -56,8 +56,10 @@ int mem_host_check(struct region *r, const struct pattern *p, const struct mem_f
 
 	(void)e;
 	for (size_t i = 0; i < count; i++) {
-		if (!pattern_check(p, r->data + list[i].region_offset, list[i].bytes,
-			    list[i].stream_position, &wrong))
+		const char *data = r->data + list[i].region_offset;
+
+		if (!pattern_differs(p, data, list[i].bytes, list[i].stream_position) ||
+			!pattern_check(p, data, list[i].bytes, list[i].stream_position, &wrong))
 			continue;
 		*m = (struct mem_mismatch){ i, (uint32_t)wrong.index, wrong.expected, wrong.found };
 		return -EBADMSG;

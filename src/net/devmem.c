@@ -17,9 +17,10 @@ int devmem_rx_init(struct devmem_rx *rx, uint32_t dmabuf_id, struct err *e)
 	rx->dmabuf_id = dmabuf_id;
 	rx->control_bytes = DEVMEM_FRAGMENTS * CMSG_SPACE(sizeof(struct uapi_dmabuf_cmsg));
 	rx->control = malloc(rx->control_bytes);
-	rx->fragment = calloc(DEVMEM_FRAGMENTS, sizeof(*rx->fragment));
+	rx->list = calloc(DEVMEM_FRAGMENTS, sizeof(*rx->list));
+	rx->linear = calloc(DEVMEM_FRAGMENTS, sizeof(*rx->linear));
 	rx->run = calloc(DEVMEM_FRAGMENTS + 1, sizeof(*rx->run));
-	if (!rx->control || !rx->fragment || !rx->run) {
+	if (!rx->control || !rx->list || !rx->linear || !rx->run) {
 		devmem_rx_free(rx);
 		return err_set(e, ENOMEM, "no memory for %d fragments", DEVMEM_FRAGMENTS);
 	}
@@ -30,18 +31,20 @@ int devmem_rx_init(struct devmem_rx *rx, uint32_t dmabuf_id, struct err *e)
 void devmem_rx_free(struct devmem_rx *rx)
 {
 	free(rx->control);
-	free(rx->fragment);
+	free(rx->list);
+	free(rx->linear);
 	free(rx->run);
 	rx->control = NULL;
-	rx->fragment = NULL;
+	rx->list = NULL;
+	rx->linear = NULL;
 	rx->run = NULL;
 }
 
 /* What the control messages of one call come to, kept in registers: this runs for every packet. */
 struct devmem_sum {
-	struct devmem_fragment *fragment; /* where the next one goes */
-	struct uapi_dmabuf_token *run;	  /* the last one */
-	uint32_t dmabuf_id, at, linear_bytes, linear_count, foreign;
+	struct mem_fragment *list, *linear; /* where the next one goes */
+	struct uapi_dmabuf_token *run;	    /* the last one */
+	uint32_t dmabuf_id, at, linear_bytes, foreign;
 };
 
 /* Tokens mostly follow each other: they go back in runs. */
@@ -56,41 +59,33 @@ static inline void devmem_take_token(struct devmem_sum *sum, uint32_t token)
 static inline void devmem_take(struct devmem_sum *sum, const struct cmsghdr *cmsg)
 {
 	const struct uapi_dmabuf_cmsg *got = (const struct uapi_dmabuf_cmsg *)CMSG_DATA(cmsg);
-	struct devmem_fragment *f = sum->fragment;
 
 	if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_len < CMSG_LEN(sizeof(*got)))
 		return;
-	f->bytes = got->frag_size;
-	f->at = sum->at;
 	if (cmsg->cmsg_type == UAPI_SO_DEVMEM_DMABUF) {
-		f->offset = got->frag_offset;
-		f->token = got->frag_token;
-		f->linear = 0;
+		*sum->list++ = (struct mem_fragment){ got->frag_offset, got->frag_size, sum->at };
 		sum->foreign |= got->dmabuf_id ^ sum->dmabuf_id;
 		devmem_take_token(sum, got->frag_token);
 	} else if (cmsg->cmsg_type == UAPI_SO_DEVMEM_LINEAR) {
-		f->offset = sum->linear_bytes;
-		f->linear = 1;
+		*sum->linear++ =
+			(struct mem_fragment){ sum->linear_bytes, got->frag_size, sum->at };
 		sum->linear_bytes += got->frag_size;
-		sum->linear_count++;
 	} else {
 		return;
 	}
 	sum->at += got->frag_size;
-	sum->fragment++;
 }
 
-/* What CMSG_NXTHDR() does, in half the instructions. */
+/* What CMSG_NXTHDR() does, in half the instructions. The control buffer has room for DEVMEM_FRAGMENTS messages that
+ * devmem_take() takes: the lists are long enough. */
 static void devmem_take_all(struct devmem_rx *rx, struct devmem_sum *result, size_t control_bytes)
 {
 	const char *next = rx->control, *end = next + control_bytes;
-	const struct devmem_fragment *full = rx->fragment + DEVMEM_FRAGMENTS;
 	struct devmem_sum sum = {
-		.fragment = rx->fragment, .run = rx->run, .dmabuf_id = rx->dmabuf_id
+		.list = rx->list, .linear = rx->linear, .run = rx->run, .dmabuf_id = rx->dmabuf_id
 	};
 
-	while ((size_t)(end - next) >= CMSG_LEN(sizeof(struct uapi_dmabuf_cmsg)) &&
-		sum.fragment < full) {
+	while ((size_t)(end - next) >= CMSG_LEN(sizeof(struct uapi_dmabuf_cmsg))) {
 		const struct cmsghdr *cmsg = (const struct cmsghdr *)next;
 		size_t bytes = CMSG_ALIGN(cmsg->cmsg_len);
 
@@ -104,13 +99,13 @@ static void devmem_take_all(struct devmem_rx *rx, struct devmem_sum *result, siz
 
 static void devmem_count(struct devmem_rx *rx, const struct devmem_sum *sum)
 {
-	rx->count = (uint32_t)(sum->fragment - rx->fragment);
+	rx->count = (uint32_t)(sum->list - rx->list);
+	rx->linear_count = (uint32_t)(sum->linear - rx->linear);
 	rx->runs = (uint32_t)(sum->run - rx->run);
-	rx->linear_count = sum->linear_count;
-	rx->fragments += rx->count;
+	rx->fragments += rx->count + rx->linear_count;
 	rx->linear_bytes += sum->linear_bytes;
 	rx->dmabuf_bytes += sum->at - sum->linear_bytes;
-	rx->tokens_held += rx->count - rx->linear_count;
+	rx->tokens_held += rx->count;
 	if (rx->tokens_held > rx->tokens_held_most)
 		rx->tokens_held_most = rx->tokens_held;
 }
@@ -135,7 +130,7 @@ ssize_t devmem_recv(struct devmem_rx *rx, int fd, void *plain, size_t length)
 	devmem_take_all(rx, &sum, msg.msg_controllen);
 	devmem_count(rx, &sum);
 	/* No control message at all: the kernel copied ordinary bytes. */
-	if (!rx->count) {
+	if (!rx->count && !rx->linear_count) {
 		rx->plain_bytes += (uint64_t)n;
 		return n;
 	}
@@ -178,6 +173,7 @@ int devmem_release(struct devmem_rx *rx, int fd)
 		ret = ret ? ret : failed;
 	}
 	rx->count = 0;
+	rx->linear_count = 0;
 	rx->runs = 0;
 	return ret;
 }

@@ -6,7 +6,7 @@
  *
  *	devmem_rx_init(&rx, dmabuf_id, e);		one for all connections of a thread
  *	n = devmem_recv(&rx, fd, plain, length);	fragments, or bytes that missed the dma-buf
- *	use rx.fragment[0 .. rx.count - 1], then
+ *	use rx.list[0 .. rx.count - 1] and rx.linear, then
  *	devmem_release(&rx, fd);			their pages go back to the NIC
  *	devmem_rx_free(&rx);
  *
@@ -28,6 +28,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "mem/region.h"
 
 /* That one call brings at most, and so hold at most: more make neither calls nor acknowledgements much fewer,
  * and the NIC's own store of free pages (1,024 and more) does not take more back at once: what goes beyond
@@ -41,19 +42,13 @@
 
 struct uapi_dmabuf_token; /* sys/uapi.h */
 
-struct devmem_fragment {
-	uint64_t offset; /* in the dma-buf; in the plain buffer when linear */
-	uint32_t bytes;
-	uint32_t token;
-	uint32_t at;	 /* first byte's place in what this call received */
-	uint32_t linear; /* 1: the NIC did not split it off, it was copied to the plain buffer */
-};
-
 struct devmem_rx {
 	uint32_t dmabuf_id;
-	uint32_t count;	       /* of the last receive */
-	uint32_t linear_count; /* of these: not in the dma-buf */
-	struct devmem_fragment *fragment;
+	/* Of the last receive; stream_position: the first byte's place in what it brought. */
+	struct mem_fragment *list; /* in the dma-buf */
+	struct mem_fragment *
+		linear; /* the NIC did not split these off: copied to the plain buffer, and there */
+	uint32_t count, linear_count;
 	struct uapi_dmabuf_token *run; /* from 1 on: the tokens of all fragments, as runs */
 	uint32_t runs;
 	char *control; /* room for the control messages of the worst case */

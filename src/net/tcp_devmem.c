@@ -61,17 +61,13 @@ int tcp_taken_open(struct tcp_lane *l, struct tcp_pool *pool, struct err *e)
 	l->taken->pool = pool;
 	for (int i = 0; !ret && i < (on_gpu ? TCP_STAGE_SLOTS : 1); i++)
 		ret = devmem_rx_init(&l->taken->slot[i].devmem, tcp_pool_id(pool), e);
-	if (ret)
+	if (ret || !on_gpu)
 		return ret;
-	if (on_gpu) {
-		pthread_mutex_lock(&l->comm->net->lock);
-		ret = gather_open(l->stage->way, e);
-		pthread_mutex_unlock(&l->comm->net->lock);
-		l->taken->gather = l->stage->way->gather;
-		return ret;
-	}
-	l->taken->list = calloc(DEVMEM_FRAGMENTS, sizeof(*l->taken->list));
-	return l->taken->list ? 0 : err_set(e, ENOMEM, "no memory for fragments");
+	pthread_mutex_lock(&l->comm->net->lock);
+	ret = gather_open(l->stage->way, e);
+	pthread_mutex_unlock(&l->comm->net->lock);
+	l->taken->gather = l->stage->way->gather;
+	return ret;
 }
 
 void tcp_taken_close(struct tcp_lane *l)
@@ -80,7 +76,6 @@ void tcp_taken_close(struct tcp_lane *l)
 		return;
 	for (int i = 0; i < TCP_STAGE_SLOTS; i++)
 		devmem_rx_free(&l->taken->slot[i].devmem);
-	free(l->taken->list);
 	free(l->taken);
 	l->taken = NULL;
 }
@@ -102,31 +97,14 @@ static ssize_t take(struct tcp_lane *l, struct tcp_taken_slot *s, char *plain, s
 	return -1;
 }
 
-/* Those that are in device memory. */
-static size_t list_fragments(
-	const struct devmem_rx *rx, uint64_t pool, uint64_t position, struct mem_fragment *list)
-{
-	size_t count = 0;
-
-	for (uint32_t i = 0; i < rx->count; i++) {
-		const struct devmem_fragment *f = &rx->fragment[i];
-
-		if (!f->linear)
-			list[count++] = (struct mem_fragment){ pool + f->offset, f->bytes,
-				position + f->at };
-	}
-	return count;
-}
-
 /* Bytes that were not in device memory stand together at the beginning of where all belong: apart with them, the last
  * one first. */
 static void spread_linear(const struct devmem_rx *rx, char *to)
 {
-	for (uint32_t i = rx->count; rx->linear_count && i--;) {
-		const struct devmem_fragment *f = &rx->fragment[i];
+	for (uint32_t i = rx->linear_count; i--;) {
+		const struct mem_fragment *f = &rx->linear[i];
 
-		if (f->linear)
-			memmove(to + f->at, to + f->offset, f->bytes);
+		memmove(to + f->stream_position, to + f->region_offset, f->bytes);
 	}
 }
 
@@ -137,20 +115,16 @@ static ssize_t receive_here(struct tcp_lane *l)
 	struct tcp_piece *p = &l->piece;
 	struct region place = { .data = p->data + p->done };
 	ssize_t n = take(l, s, place.data, DEVMEM_CALL_BYTES);
-	int ret = 0, kept;
-	size_t count;
+	int ret, kept;
 
 	if (n <= 0)
 		return n;
 	place.bytes = (size_t)n;
-	if (s->devmem.count) {
-		spread_linear(&s->devmem, place.data);
-		count = list_fragments(&s->devmem, 0, 0, l->taken->list);
-		ret = region_gather(
-			tcp_pool_memory(l->taken->pool), l->taken->list, count, &place, 0, NULL);
-		kept = devmem_release(&s->devmem, l->fd);
-		ret = ret ? ret : kept;
-	}
+	spread_linear(&s->devmem, place.data);
+	ret = region_gather(
+		tcp_pool_memory(l->taken->pool), s->devmem.list, s->devmem.count, &place, 0, NULL);
+	kept = devmem_release(&s->devmem, l->fd);
+	ret = ret ? ret : kept;
 	if (ret) {
 		errno = -ret;
 		return -1;
@@ -171,14 +145,13 @@ static int copy_linear(struct tcp_lane *l, const struct tcp_taken_slot *s, struc
 	const char *plain = plain_of(l, s);
 	int ret = 0;
 
-	if (!rx->count)
+	if (!rx->count && !rx->linear_count)
 		return cuda_queue_copy_bytes(l->stage->queue, s->to, (uintptr_t)plain, s->bytes, e);
-	for (uint32_t i = 0; !ret && rx->linear_count && i < rx->count; i++) {
-		const struct devmem_fragment *f = &rx->fragment[i];
+	for (uint32_t i = 0; !ret && i < rx->linear_count; i++) {
+		const struct mem_fragment *f = &rx->linear[i];
 
-		if (f->linear)
-			ret = cuda_queue_copy_bytes(l->stage->queue, s->to + f->at,
-				(uintptr_t)plain + f->offset, f->bytes, e);
+		ret = cuda_queue_copy_bytes(l->stage->queue, s->to + f->stream_position,
+			(uintptr_t)plain + f->region_offset, f->bytes, e);
 	}
 	return ret;
 }
@@ -195,13 +168,21 @@ static int copy_fragments(
 	return ret;
 }
 
+/* Offsets in the pool and places in the message become addresses. */
+static void list_addresses(
+	const struct devmem_rx *rx, uint64_t pool, uint64_t message, struct mem_fragment *to)
+{
+	for (uint32_t i = 0; i < rx->count; i++)
+		to[i] = (struct mem_fragment){ pool + rx->list[i].region_offset, rx->list[i].bytes,
+			message + rx->list[i].stream_position };
+}
+
 /* Into the next launch. False: it has no room for now. */
 static bool ask(struct tcp_lane *l, struct tcp_taken_slot *s, struct err *e)
 {
 	struct tcp_gather *g = l->taken->gather;
 	struct tcp_worker *w = l->worker;
 	int ret = g->broken;
-	size_t count;
 
 	if (!ret && (g->count + s->devmem.count > CUDA_QUEUE_FRAGMENTS ||
 			    g->launched - g->finished >= TCP_LAUNCHES - 1))
@@ -209,12 +190,12 @@ static bool ask(struct tcp_lane *l, struct tcp_taken_slot *s, struct err *e)
 	if (!ret)
 		ret = copy_linear(l, s, e);
 	if (!ret) {
-		count = list_fragments(&s->devmem, tcp_pool_memory(l->taken->pool)->cuda->address,
-			s->to, g->list + g->count);
+		list_addresses(&s->devmem, tcp_pool_memory(l->taken->pool)->cuda->address, s->to,
+			g->list + g->count);
 		if (s->request->memory->kind == NET_CUDA)
-			g->count += count;
+			g->count += s->devmem.count;
 		else
-			ret = copy_fragments(l, g->list + g->count, count, e);
+			ret = copy_fragments(l, g->list + g->count, s->devmem.count, e);
 	}
 	if (ret)
 		g->broken = ret;

@@ -133,7 +133,6 @@ struct tcp_taken {
 		uint64_t batch;	 /* and the launch that brings them there; 0: not even asked for */
 	} slot[TCP_STAGE_SLOTS];
 	unsigned int first, count;
-	struct mem_fragment *list; /* DEVMEM_FRAGMENTS; memory that the CPU reaches */
 	struct tcp_gather *gather; /* memory of a GPU: the worker's */
 };
 

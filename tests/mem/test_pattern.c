@@ -146,22 +146,21 @@ static void test_pattern_finds_a_wrong_byte_in_what_is_longer_than_the_cycle(voi
 	}
 }
 
-/* Many cycles are compared at once, place by place: the first and the last byte of each, and many between. */
-static void test_pattern_finds_a_wrong_byte_in_any_of_many_cycles(void **state)
+/* Rows are compared at once, place by place: bytes of each, around the ends of blocks and of cycles. */
+static void finds_a_wrong_byte_in_any_row(enum pattern_kind kind, size_t cycle_bytes)
 {
-	static unsigned char data[3 * 66000 + 100];
-	struct pattern p = make(PATTERN_SEEDED, 5, 66000);
+	static unsigned char data[140000];
+	struct pattern p = make(kind, 5, cycle_bytes);
 	uint64_t position = 12345;
 
-	(void)state;
-	assert_int_equal(p.reference_bytes, 66000);
 	pattern_fill(&p, data, sizeof(data), position);
 	assert_false(pattern_check(&p, data, sizeof(data), position, NULL));
 	for (size_t i = 0; i < sizeof(data); i++) {
-		size_t place = i % 66000;
+		size_t place = (position + i) % cycle_bytes;
 		struct pattern_mismatch m;
 
-		if (place % 127 && place > 40 && place < 66000 - 400)
+		if (place % 251 && place > 40 && place < cycle_bytes - 400 &&
+			(place < 65536 - 40 || place > 65536 + 40))
 			continue;
 		data[i] ^= 0x80;
 		assert_true(pattern_check(&p, data, sizeof(data), position, &m));
@@ -171,27 +170,43 @@ static void test_pattern_finds_a_wrong_byte_in_any_of_many_cycles(void **state)
 	pattern_free(&p);
 }
 
-/* Pages swapped, shifted or sent twice: what the published pattern cannot tell when the distance
- * is a multiple of 111. */
+static void test_pattern_finds_a_wrong_byte_in_any_row(void **state)
+{
+	(void)state;
+	finds_a_wrong_byte_in_any_row(PATTERN_SEEDED, 66000);
+	finds_a_wrong_byte_in_any_row(PATTERN_SEEDED, 4097);
+	finds_a_wrong_byte_in_any_row(PATTERN_SEEDED, 1 << 20);
+	finds_a_wrong_byte_in_any_row(PATTERN_PUBLISHED, 66000);
+	finds_a_wrong_byte_in_any_row(PATTERN_PUBLISHED, 1 << 20);
+}
+
+/* Pieces swapped, shifted or sent twice: what the published pattern cannot tell when the distance is a multiple
+ * of 111. The seeded one tells all apart whose distance is one of pages, cache lines, packets or frames. */
 static void test_pattern_seeded_finds_misplaced_pieces(void **state)
 {
+	static const size_t units[] = { 16, 64, 111, 512, 1428, 1448, 1460, 4096, 8948, 65160 };
 	struct pattern seeded = make(PATTERN_SEEDED, 3, 1 << 20);
 	struct pattern published = make(PATTERN_PUBLISHED, 0, 1 << 20);
 	uint64_t random = 11;
 	unsigned char data[1448];
 
 	(void)state;
-	for (int round = 0; round < 2000; round++) {
-		uint64_t a = prng_below(&random, 1 << 20), b = prng_below(&random, 1 << 20);
-		size_t bytes = 16 + prng_below(&random, sizeof(data) - 15);
+	for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
+		for (uint64_t k = 1; k < 409 && k * units[u] < 1 << 20; k++) {
+			uint64_t a = prng_below(&random, (1 << 20) - k * units[u]);
+			size_t bytes = 16 + prng_below(&random, sizeof(data) - 15);
 
-		pattern_fill(&seeded, data, bytes, a);
-		assert_true(a == b || pattern_check(&seeded, data, bytes, b, NULL));
+			pattern_fill(&seeded, data, bytes, a);
+			assert_true(pattern_check(&seeded, data, bytes, a + k * units[u], NULL));
+		}
 	}
+	/* Blocks have rows of their own. */
+	pattern_fill(&seeded, data, sizeof(data), 0);
+	assert_false(pattern_check(&seeded, data, sizeof(data), 409, NULL));
+	assert_true(pattern_check(&seeded, data, sizeof(data), (uint64_t)65536 / 409 * 409, NULL));
+	assert_true(pattern_check(&seeded, data, sizeof(data), 65536, NULL));
 	pattern_fill(&published, data, sizeof(data), 0);
 	assert_false(pattern_check(&published, data, sizeof(data), (uint64_t)111 * 16, NULL));
-	pattern_fill(&seeded, data, sizeof(data), 0);
-	assert_true(pattern_check(&seeded, data, sizeof(data), (uint64_t)111 * 16, NULL));
 	pattern_free(&seeded);
 	pattern_free(&published);
 }
@@ -217,7 +232,7 @@ int main(void)
 		cmocka_unit_test(test_pattern_seeds_make_different_streams_and_equal_ones_the_same),
 		cmocka_unit_test(test_pattern_finds_every_single_wrong_byte),
 		cmocka_unit_test(test_pattern_finds_a_wrong_byte_in_what_is_longer_than_the_cycle),
-		cmocka_unit_test(test_pattern_finds_a_wrong_byte_in_any_of_many_cycles),
+		cmocka_unit_test(test_pattern_finds_a_wrong_byte_in_any_row),
 		cmocka_unit_test(test_pattern_seeded_finds_misplaced_pieces),
 		cmocka_unit_test(test_pattern_refuses_cycles_that_cannot_be),
 	};
