@@ -45,6 +45,17 @@ void tcp_comm_fail(struct tcp_comm *c, int code, const char *format, ...)
 	tcp_net_ring(c->net);
 }
 
+/* A receiver says nothing: when a sender hears something, it is the end. */
+void tcp_comm_closing(struct tcp_comm *c)
+{
+	uint64_t none = 0;
+
+	if (c->sends)
+		tcp_comm_fail(c, ECONNRESET, "%s closed the connection", c->peer);
+	else if (atomic_compare_exchange_strong(&c->ended_ns, &none, clock_ns()))
+		tcp_net_ring(c->net);
+}
+
 int tcp_comm_failure(struct tcp_comm *c, struct err *e)
 {
 	int code = atomic_load(&c->failed);

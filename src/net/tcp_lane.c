@@ -377,7 +377,6 @@ static void reap(struct tcp_lane *l)
 static bool receive_failed(struct tcp_lane *l, ssize_t n)
 {
 	struct tcp_comm *c = l->comm;
-	uint64_t none = 0;
 
 	if (n < 0 && errno == EINTR)
 		return true;
@@ -390,7 +389,6 @@ static bool receive_failed(struct tcp_lane *l, ssize_t n)
 		tcp_comm_fail(c, ECONNRESET, "%s closed a connection within a message", c->peer);
 	} else {
 		l->ended = true;
-		atomic_compare_exchange_strong(&c->ended_ns, &none, clock_ns());
 		if (atomic_fetch_add(&c->ended_lanes, 1) + 1 == c->lanes)
 			atomic_store(&c->all_ended_ns, clock_ns());
 		tcp_net_ring(c->net);

@@ -206,8 +206,8 @@ struct tcp_comm {
 	_Atomic int failed;	   /* 0 or a positive errno */
 	_Atomic int running;	   /* workers that are at it, and copies from or to a GPU */
 	_Atomic bool rested;	   /* since it failed there was a moment with none running */
-	_Atomic int ended_lanes;   /* closed by the peer */
-	_Atomic uint64_t ended_ns; /* when the first of them was, 0 none */
+	_Atomic uint64_t ended_ns; /* when the peer closed one of its connections, 0 none */
+	_Atomic int ended_lanes;   /* of which all was read */
 	_Atomic uint64_t all_ended_ns;
 
 	pthread_mutex_t lock;
@@ -305,6 +305,8 @@ void tcp_comm_close(struct net_comm *c);
 /* Words about what ends a comm; the first call counts. Any thread. */
 void tcp_comm_fail(struct tcp_comm *c, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The peer closes one of its connections. */
+void tcp_comm_closing(struct tcp_comm *c);
 /* The error of a comm, once nobody touches its requests any more; 0 before that. */
 int tcp_comm_failure(struct tcp_comm *c, struct err *e);
 int tcp_isend(struct net_comm *c, const void *data, size_t bytes, struct net_memory *m,

@@ -69,6 +69,8 @@ static bool take_kicked(struct tcp_worker *w)
 		epoll_ctl(w->epoll, EPOLL_CTL_DEL, l->fd, NULL);
 		if (l->header_fd >= 0)
 			epoll_ctl(w->epoll, EPOLL_CTL_DEL, l->header_fd, NULL);
+		if (!l->index)
+			epoll_ctl(w->epoll, EPOLL_CTL_DEL, l->comm->first, NULL);
 		drop(w, l);
 		tcp_taken_leave(l);
 		l->left = true;
@@ -94,13 +96,8 @@ static int take_events(struct tcp_worker *w, int timeout_ms)
 			continue;
 		}
 		l->ready = true;
-		/* A receiver says nothing: when a sender hears something, it is the end, but for
-		 * completions of what the NIC sent by itself. */
-		if (l->comm->sends &&
-			event[i].events &
-				(EPOLLRDHUP | EPOLLHUP | (l->flying ? 0u : (uint32_t)EPOLLERR)))
-			tcp_comm_fail(
-				l->comm, ECONNRESET, "%s closed the connection", l->comm->peer);
+		if (event[i].events & (EPOLLRDHUP | EPOLLHUP))
+			tcp_comm_closing(l->comm);
 		enqueue(w, l);
 	}
 	return count;
@@ -191,14 +188,20 @@ void tcp_worker_kick(struct tcp_lane *l)
 	ring(w);
 }
 
+static int watch(struct tcp_lane *l, int fd, uint32_t what)
+{
+	struct epoll_event event = { .data.ptr = l, .events = what | EPOLLRDHUP | EPOLLET };
+
+	return epoll_ctl(l->worker->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* Of the comm's first connection, which others read and write, the first lane's worker hears the end. */
 int tcp_worker_add(struct tcp_lane *l, struct err *e)
 {
-	struct epoll_event event = { .data.ptr = l,
-		.events = EPOLLET | EPOLLRDHUP | (l->comm->sends ? EPOLLOUT : EPOLLIN) };
+	uint32_t what = l->comm->sends ? EPOLLOUT : EPOLLIN;
 
-	if (epoll_ctl(l->worker->epoll, EPOLL_CTL_ADD, l->fd, &event) < 0 ||
-		(l->header_fd >= 0 &&
-			epoll_ctl(l->worker->epoll, EPOLL_CTL_ADD, l->header_fd, &event) < 0))
+	if (watch(l, l->fd, what) || (l->header_fd >= 0 && watch(l, l->header_fd, what)) ||
+		(!l->index && watch(l, l->comm->first, 0)))
 		return err_set(e, errno, "cannot watch a connection: %m");
 	return 0;
 }
