@@ -57,7 +57,7 @@ snapshot() {
 probe() {
 	targets "$2" >/tmp/targets
 	weir probe start --hosts "127.77.1.1,127.77.2.[1-8]" -p $port --targets file:/tmp/targets --rate "$3" --budget 0
-	sleep 4 # a new connection acknowledges its first 16 segments one by one
+	sleep 10 # a new connection acknowledges its first 16 segments one by one, and a pace is to be learned
 	rm -f /tmp/rows.1/*
 	snapshot 1
 	sleep "$4"

@@ -2,10 +2,11 @@
 /* A bare ping-pong over TCP between two processes, the least that a prober can do: sleep until the next
  * is due, send, wait for the answer. bench/probe runs it beside two agents, on the same addresses.
  *
- *	probe_bare FROM TO BYTES RATE SECONDS CPU CPU [look|spin]
+ *	probe_bare FROM TO BYTES RATE SECONDS CPU CPU [look|spin|burst]
  *
  * The asking end runs on the first CPU, the other on the second. look: the asking end sleeps until it sends, but
- * not until the answer is there. spin: both look without end instead of sleeping. The kernel is told not to
+ * not until the answer is there. spin: both look without end instead of sleeping. burst: sends nothing, but is awake when
+ * an agent of this rate is: it sleeps until a tick, each 40 ms, and looks at the clock for each probe of it, 12 us apart. The kernel is told not to
  * let it sleep longer than asked (PR_SET_TIMERSLACK).
  *
  * Prints one line: round trips, their median and p99, how late they were sent at p99 (ns) and how many of them by
@@ -31,10 +32,12 @@
 
 #define BYTES_MAX (4u << 20)
 #define LATE_NS	  (200 * NS_PER_US)
+#define TICK_NS	  (40 * NS_PER_MS)
+#define GAP_NS	  (12 * NS_PER_US)
 
 static struct err e;
 static unsigned char frame[BYTES_MAX];
-static bool looks, spins;
+static bool looks, spins, bursts;
 
 static void die(const char *what)
 {
@@ -117,6 +120,30 @@ static uint64_t cpu_ns(void)
 	return clock_timespec_ns(t);
 }
 
+/* When the probe after the one at due_ns is due. */
+static uint64_t next_due_ns(uint64_t due_ns, uint64_t period_ns)
+{
+	static uint64_t tick_ns, left;
+
+	if (!bursts)
+		return due_ns + period_ns;
+	if (left) {
+		left--;
+		return due_ns + GAP_NS;
+	}
+	tick_ns = (tick_ns ? tick_ns : due_ns) + TICK_NS;
+	left = TICK_NS / period_ns - 1;
+	return tick_ns;
+}
+
+static void wait_until(uint64_t due_ns)
+{
+	if (!bursts || due_ns > clock_ns() + GAP_NS)
+		sleep_until(due_ns);
+	while (clock_ns() < due_ns)
+		;
+}
+
 static void ask(int fd, size_t bytes, double rate, double seconds)
 {
 	uint64_t period_ns = (uint64_t)(1e9 / rate), begin_ns = clock_ns(), cpu0_ns = cpu_ns();
@@ -126,11 +153,14 @@ static void ask(int fd, size_t bytes, double rate, double seconds)
 
 	hist_init(&rtt);
 	hist_init(&late);
-	for (uint64_t due_ns = begin_ns + period_ns; due_ns < end_ns; due_ns += period_ns) {
-		sleep_until(due_ns);
+	for (uint64_t due_ns = next_due_ns(begin_ns, period_ns); due_ns < end_ns;
+		due_ns = next_due_ns(due_ns, period_ns)) {
+		wait_until(due_ns);
 		now_ns = clock_ns();
 		hist_record(&late, now_ns - due_ns);
 		too_late += now_ns - due_ns > LATE_NS;
+		if (bursts)
+			continue;
 		give(fd, bytes);
 		if (!take(fd, bytes))
 			die("the other end has gone");
@@ -140,7 +170,7 @@ static void ask(int fd, size_t bytes, double rate, double seconds)
 	       ", \"late_p99_ns\": %" PRIu64 ", \"late_percent\": %.3f, \"cpu_percent\": %.3f}\n",
 		rtt.count, hist_percentile(&rtt, 50.0), hist_percentile(&rtt, 99.0),
 		hist_percentile(&late, 99.0),
-		rtt.count ? 100.0 * (double)too_late / (double)rtt.count : 0.0,
+		late.count ? 100.0 * (double)too_late / (double)late.count : 0.0,
 		100.0 * (double)(cpu_ns() - cpu0_ns) / (double)(clock_ns() - begin_ns));
 }
 
@@ -153,11 +183,12 @@ int main(int argc, char **argv)
 
 	if (argc < 8) {
 		fprintf(stderr,
-			"usage: probe_bare FROM TO BYTES RATE SECONDS CPU CPU [look|spin]\n");
+			"usage: probe_bare FROM TO BYTES RATE SECONDS CPU CPU [look|spin|burst]\n");
 		return 2;
 	}
 	looks = argc > 8;
 	spins = looks && !strcmp(argv[8], "spin");
+	bursts = looks && !strcmp(argv[8], "burst");
 	prctl(PR_SET_TIMERSLACK, 1);
 	from = address(argv[1]);
 	to = address(argv[2]);

@@ -97,7 +97,7 @@ uint64_t loop_next_due_ns(const struct loop *l)
 	return l->timers ? l->timers->due_ns : UINT64_MAX;
 }
 
-static void loop_fire_due(struct loop *l)
+static bool loop_fire_due(struct loop *l)
 {
 	uint64_t now_ns = clock_ns();
 	unsigned int fired = 0;
@@ -110,6 +110,7 @@ static void loop_fire_due(struct loop *l)
 		if (++fired == l->fire_max)
 			break;
 	}
+	return fired;
 }
 
 /* A timer that moved later is left armed: one early wake-up is cheaper than a system call each
@@ -259,25 +260,33 @@ static int loop_spin(struct loop *l)
 static int loop_wait(struct loop *l)
 {
 	uint64_t now_ns;
+	int count;
 
 	l->slept = false;
 	if (l->busy)
 		return loop_look(l);
 	now_ns = clock_ns();
+	if (l->served)
+		l->served_ns += now_ns - l->turn_ns;
+	l->turn_ns = now_ns;
 	if (now_ns + l->settle.ns >= loop_next_due_ns(l))
 		return loop_look(l);
 	if (spin_worth(&l->spin, now_ns)) {
-		int count = loop_spin(l);
-
-		if (count)
+		count = loop_spin(l);
+		if (count) {
+			if (l->spin.looked_ns > now_ns) /* until then it looked in vain */
+				l->turn_ns = l->spin.looked_ns;
 			return count;
+		}
 		now_ns = clock_ns();
 		if (now_ns + l->settle.ns >= loop_next_due_ns(l))
 			return loop_look(l);
 	}
 	loop_arm(l);
 	l->slept = l->settle.max_ns && now_ns < l->armed_ns;
-	return epoll_wait(l->epoll, l->batch, l->batch_size, -1);
+	count = epoll_wait(l->epoll, l->batch, l->batch_size, -1);
+	l->turn_ns = clock_ns();
+	return count;
 }
 
 int loop_run(struct loop *l, struct err *e)
@@ -297,8 +306,9 @@ int loop_run(struct loop *l, struct err *e)
 				source->ready(l, source, event.events);
 		}
 		l->batch_count = 0;
-		if (l->timers)
-			loop_fire_due(l);
+		l->served = count > 0;
+		if (l->timers && loop_fire_due(l))
+			l->served = true;
 	}
 	return 0;
 }

@@ -68,7 +68,10 @@ struct loop {
 	struct spin spin;     /* look again before sleeping */
 	struct settle settle; /* wake up before a timer is due, and look until it is */
 	bool slept;	      /* until the alarm, if that is what ended this wait */
-	int batch_size;	      /* events per wait */
+	bool served;	      /* something, in this turn */
+	uint64_t turn_ns;     /* when this turn began, or its sleep ended */
+	uint64_t served_ns; /* what turns have taken that served something; not counted when busy */
+	int batch_size;	    /* events per wait */
 	unsigned int
 		fire_max; /* timers per turn, sources are looked at in between; 0: all that are due */
 	int batch_next, batch_count;

@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#define SETTLE_STEP_NS 250ull
+#define SETTLE_STEP_NS 1000ull
 
 struct settle {
 	uint64_t max_ns; /* 0: never early */

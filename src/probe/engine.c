@@ -263,6 +263,7 @@ static int worker_init(struct worker *w, struct probe_engine *engine, size_t ind
 	ret = loop_init(&w->loop, worker_woken, e);
 	w->loop.fire_max = 1; /* an answer does not wait until all probes of a tick are sent */
 	settle_init(&w->loop.settle, SETTLE_NS);
+	pace_init(&w->pace);
 	spin_init(&w->loop.spin, 0);
 	if (!ret && engine->config.tls)
 		ret = rpc_tls_new(&w->tls, engine->config.tls, e);
@@ -404,9 +405,9 @@ static uint64_t phase_of(const struct probe_engine *engine, struct probe_target 
 	if (t->worker->ticks[other % TICKS] < t->worker->ticks[tick % TICKS])
 		tick = other;
 	t->in_tick = &t->worker->ticks[tick % TICKS];
-	t->after_tick_ns = *t->in_tick * PROBE_GAP_NS % PROBE_GRID_NS;
+	t->place = *t->in_tick;
 	return hash_end(hash_address(HASH_BEGIN, &engine->nic[0].addr)) % PROBE_GRID_NS +
-	       tick * PROBE_GRID_NS + t->after_tick_ns;
+	       tick * PROBE_GRID_NS;
 }
 
 int probe_engine_add(struct probe_engine *engine, struct probe_target **target,

@@ -46,7 +46,6 @@
 #define PROBE_BACKOFF_MAX_NS (2 * NS_PER_S)
 #define PROBE_RATE_MAX	     10000.0
 #define PROBE_GRID_NS	     (40 * NS_PER_MS)
-#define PROBE_GAP_NS	     (12 * NS_PER_US)
 
 struct probe_engine;
 

@@ -105,6 +105,12 @@ static void arm_tick(struct probe_target *t)
 		loop_timer_set(&t->worker->loop, &t->tick, due_ns, target_tick);
 }
 
+/* When after its tick the next probe is due: known from here on, whatever is learned meanwhile. */
+static void plan(struct probe_target *t)
+{
+	t->after_tick_ns = pace_after_ns(&t->worker->pace, t->place) % PROBE_GRID_NS;
+}
+
 /* The first set-up has ended, one way or the other: from now on every slot is a row. */
 static void settle(struct probe_target *t)
 {
@@ -116,6 +122,7 @@ static void settle(struct probe_target *t)
 	push(t, PROBE_SETTLED, true);
 	if (now_ns > t->phase_ns)
 		t->slot = (now_ns - t->phase_ns) / t->want.period_ns + 1;
+	plan(t);
 	arm_tick(t);
 }
 
@@ -401,6 +408,8 @@ static uint32_t starved_ns(struct worker *w, uint64_t tick_ns, uint32_t late_ns)
 {
 	if (tick_ns == w->tick_ns && late_ns < w->tick_late_ns + TICK_NS)
 		return late_ns < w->tick_late_ns ? late_ns : w->tick_late_ns;
+	if (tick_ns != w->tick_ns)
+		pace_tick(&w->pace, w->loop.served_ns, PROBE_GRID_NS, w->loop.settle.ns);
 	w->tick_ns = tick_ns;
 	w->tick_late_ns = late_ns;
 	return late_ns;
@@ -425,6 +434,7 @@ static void send_probe(struct probe_target *t, uint64_t due_ns, uint64_t now_ns)
 	f = flight_of(t, t->next);
 	*f = (struct flight){ .late_ns = late_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)late_ns };
 	f->starved_ns = starved_ns(t->worker, due_ns - t->after_tick_ns, f->late_ns);
+	pace_probe(&t->worker->pace, late_ns);
 	t->next++;
 	count_in_flight(t->worker, 1, now_ns);
 	t->sent = 0;
@@ -468,9 +478,10 @@ void target_turn(struct probe_target *t)
 		/* Slots that this thread slept through are not made up for: a burst would measure itself. */
 		skipped = (now_ns - due_ns) / t->want.period_ns;
 		t->worker->skipped += skipped;
-		t->slot += skipped + 1;
-		due_ns = target_due_ns(t) - t->want.period_ns;
-		send_probe(t, due_ns, now_ns);
+		t->slot += skipped;
+		send_probe(t, target_due_ns(t), now_ns);
+		t->slot++;
+		plan(t);
 		lane_join(t);
 	}
 	arm_tick(t);

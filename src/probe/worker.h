@@ -10,6 +10,7 @@
 #include "base/loop.h"
 #include "mem/pattern.h"
 #include "probe/engine.h"
+#include "probe/pace.h"
 #include "probe/payload.h"
 #include "probe/stamp.h"
 #include "rpc/client.h"
@@ -103,8 +104,9 @@ struct probe_target {
 	struct worker *worker;
 	struct lane *lane; /* NULL: none */
 	struct list in_lane;
-	uint64_t phase_ns, slot; /* probe slot is due at phase + slot * period */
-	uint64_t after_tick_ns;	 /* it is due so long after its tick */
+	uint64_t phase_ns, slot; /* probe slot is due after the tick at phase + slot * period */
+	uint64_t after_tick_ns;	 /* of its next slot */
+	uint32_t place;		 /* among those of its tick */
 	struct loop_fd data;
 	enum target_state state;
 	uint32_t next, oldest;	   /* sequences: of the next probe, of the oldest without an end */
@@ -160,12 +162,13 @@ struct worker {
 	struct lane lane[LANES];
 	unsigned int set_ups, strangers;
 	unsigned char *scratch;
-	struct door *door;     /* of its NICs */
-	uint32_t in_flight;    /* probes without an end */
-	uint64_t answered_ns;  /* the latest probe of another */
-	uint32_t burst;	       /* how many came right after each other */
-	bool in_burst;	       /* more are likely to */
-	uint64_t look_ns;      /* when the second began in which looking is counted */
+	struct door *door;    /* of its NICs */
+	uint32_t in_flight;   /* probes without an end */
+	uint64_t answered_ns; /* the latest probe of another */
+	uint32_t burst;	      /* how many came right after each other */
+	bool in_burst;	      /* more are likely to */
+	uint64_t look_ns;     /* when the second began in which looking is counted */
+	struct pace pace;
 	uint64_t tick_ns;      /* of the latest probe */
 	uint32_t tick_late_ns; /* the first of that tick */
 	uint32_t ticks[TICKS]; /* targets of each tick of the grid; the owner's */
@@ -228,7 +231,7 @@ void target_turn(struct probe_target *t); /* a probe of it is due, or overdue */
 
 static inline uint64_t target_due_ns(const struct probe_target *t)
 {
-	return t->phase_ns + t->slot * t->want.period_ns;
+	return t->phase_ns + t->slot * t->want.period_ns + t->after_tick_ns;
 }
 
 /* lane.c */
