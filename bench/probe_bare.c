@@ -6,7 +6,7 @@
  *
  * The asking end runs on the first CPU, the other on the second. look: the asking end sleeps until it sends, but
  * not until the answer is there. spin: both look without end instead of sleeping. burst: sends nothing, but is awake when
- * an agent of this rate is: it sleeps until a tick, each 40 ms, and looks at the clock for each probe of it, 12 us apart. The kernel is told not to
+ * an agent of this rate is: it sleeps until a tick, each 50 ms, and looks at the clock for each probe of it, 12 us apart. The kernel is told not to
  * let it sleep longer than asked (PR_SET_TIMERSLACK).
  *
  * Prints one line: round trips, their median and p99, how late they were sent at p99 (ns) and how many of them by
@@ -32,7 +32,7 @@
 
 #define BYTES_MAX (4u << 20)
 #define LATE_NS	  (200 * NS_PER_US)
-#define TICK_NS	  (40 * NS_PER_MS)
+#define TICK_NS	  (50 * NS_PER_MS)
 #define GAP_NS	  (12 * NS_PER_US)
 
 static struct err e;

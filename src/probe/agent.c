@@ -177,7 +177,7 @@ static void drain(struct agent *a)
 	struct probe_result r;
 
 	while (probe_engine_next(a->engine, &r)) {
-		struct agent_target *t = probe_target_context(r.target);
+		struct agent_target *t = r.context;
 
 		if (r.kind <= PROBE_HELD) {
 			take_row(a, t, &r);

@@ -30,6 +30,8 @@ void worker_push(struct worker *w, const struct probe_result *r, bool urgent)
 		room = RING_RESULTS - (head - atomic_load_explicit(&w->tail, memory_order_acquire));
 	}
 	w->ring[head % RING_RESULTS] = *r;
+	/* The owner need not look for it in a target that is not in its cache. */
+	w->ring[head % RING_RESULTS].context = r->target->want.context;
 	atomic_store_explicit(&w->head, head + 1, memory_order_release);
 	if ((urgent || room == RING_RESULTS / 2) && w->engine->config.notify)
 		w->engine->config.notify(w->engine->config.context);
@@ -467,11 +469,6 @@ void probe_engine_remove(struct probe_engine *engine, struct probe_target *targe
 	while (worker_order(
 		target->worker, &(struct order){ .kind = ORDER_REMOVE, .target = target }))
 		usleep(1000);
-}
-
-void *probe_target_context(const struct probe_target *target)
-{
-	return target->want.context;
 }
 
 int probe_engine_expect(struct probe_engine *engine, const struct sock_addr *prober,

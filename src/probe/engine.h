@@ -45,7 +45,7 @@
 #define PROBE_BACKOFF_MIN_NS (250 * NS_PER_MS)
 #define PROBE_BACKOFF_MAX_NS (2 * NS_PER_S)
 #define PROBE_RATE_MAX	     10000.0
-#define PROBE_GRID_NS	     (40 * NS_PER_MS)
+#define PROBE_GRID_NS	     (50 * NS_PER_MS)
 
 struct probe_engine;
 
@@ -82,7 +82,7 @@ struct probe_want {
 	uint32_t payload_bytes;
 	uint32_t copy; /* several connections of one pair: 0, 1, ... */
 	bool verify;
-	void *context; /* the caller's, found again in probe_target_context() */
+	void *context; /* the caller's, found again in each result */
 };
 
 struct probe_target;
@@ -91,7 +91,6 @@ struct probe_target;
 int probe_engine_add(struct probe_engine *engine, struct probe_target **target,
 	const struct probe_want *want, struct err *e);
 void probe_engine_remove(struct probe_engine *engine, struct probe_target *target);
-void *probe_target_context(const struct probe_target *target);
 
 enum probe_kind {
 	PROBE_ANSWERED,
@@ -116,6 +115,7 @@ enum probe_stage {
 
 struct probe_result {
 	struct probe_target *target;
+	void *context;	  /* of the target */
 	uint64_t wall_ns; /* when it was sent, or should have been */
 	uint64_t rtt_ns;  /* send start to receive complete */
 	/* rtt = prober delay + network + residence where stamps is not NONE. */

@@ -11,7 +11,7 @@
 #define ROOM_DOWN 1u
 #define ROOM_UP	  (16 * ROOM_DOWN)
 
-#define LOOK_SHARE 50
+#define LOOK_SHARE 400
 
 #define FIRST_DOWN_NS NS_PER_US
 #define FIRST_UP_NS   (3 * FIRST_DOWN_NS)
@@ -31,7 +31,7 @@ static bool is_off(uint64_t is_ns, uint64_t wanted_ns)
 
 static void learn(struct pace *p, uint64_t took_ns)
 {
-	if (took_ns > p->service_ns * p->probes)
+	if (took_ns > p->service_ns * (p->probes - 1))
 		p->service_ns += p->service_ns / 64;
 	else
 		p->service_ns -= p->service_ns / 64;
@@ -41,7 +41,7 @@ static void learn(struct pace *p, uint64_t took_ns)
 		p->room -= ROOM_DOWN;
 }
 
-/* Between two probes. What is shorter than a sleep is spent with looking at the clock: at most a fiftieth of all time. */
+/* Between two probes. What is shorter than a sleep is spent with looking at the clock: at most a 400th of all time. */
 static uint64_t spare_ns(const struct pace *p, uint64_t grid_ns, uint64_t sleep_ns)
 {
 	uint64_t spare_ns = p->service_ns * (p->room - ROOM) / ROOM;
@@ -66,7 +66,6 @@ void pace_tick(struct pace *p, uint64_t served_ns, uint64_t grid_ns, uint64_t sl
 		if (is_off(p->lead_ns, p->first_ns))
 			p->lead_ns = p->first_ns;
 	}
-	p->served_ns = served_ns;
 	p->probes = 0;
 	p->was_behind = false;
 }
@@ -79,13 +78,15 @@ static void learn_first(struct pace *p, uint64_t late_ns)
 		p->first_ns += FIRST_UP_NS;
 }
 
-void pace_probe(struct pace *p, uint64_t late_ns)
+void pace_probe(struct pace *p, uint64_t late_ns, uint64_t served_ns)
 {
 	if (!p->probes)
 		p->first_late_ns = late_ns;
 	else if (late_ns > p->first_late_ns + BEHIND_NS)
 		p->was_behind = true;
-	if (p->probes == 1)
+	if (p->probes == 1) {
 		learn_first(p, late_ns);
+		p->served_ns = served_ns;
+	}
 	p->probes++;
 }

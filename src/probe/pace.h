@@ -5,7 +5,7 @@
  *	pace_init(&p);
  *	...
  *	pace_tick(&p, served_ns, grid_ns, sleep_ns);	before the first probe of a tick
- *	pace_probe(&p, late_ns);		each that is sent
+ *	pace_probe(&p, late_ns, served_ns);		each that is sent
  *	due_ns = tick_ns + pace_after_ns(&p, place);	of the next probe of this place
  *
  * Too close, and each is late by all those before it, and a pause that the host takes in the midst of them is never made up
@@ -31,11 +31,11 @@
 struct pace {
 	uint64_t gap_ns, lead_ns;
 	/* What was learned. */
-	uint64_t service_ns; /* half of the ticks take less for a probe */
+	uint64_t service_ns; /* half of the ticks take less for a probe that is not the first */
 	uint32_t room;	     /* for a probe, in parts of service_ns */
 	uint64_t first_ns;   /* three quarters of the first ones take less than this and a gap */
 	/* Of this tick. */
-	uint64_t served_ns;
+	uint64_t served_ns; /* when the second was due */
 	uint64_t first_late_ns;
 	uint32_t probes;
 	bool was_behind;
@@ -48,7 +48,7 @@ void pace_init(struct pace *p);
 void pace_tick(struct pace *p, uint64_t served_ns, uint64_t grid_ns, uint64_t sleep_ns);
 
 /* A probe is sent, late_ns after it was due. */
-void pace_probe(struct pace *p, uint64_t late_ns);
+void pace_probe(struct pace *p, uint64_t late_ns, uint64_t served_ns);
 
 /* How long after its tick the probe of a place (0, 1, ...) is due. */
 static inline uint64_t pace_after_ns(const struct pace *p, uint32_t place)

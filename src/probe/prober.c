@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "probe/worker.h"
@@ -389,7 +390,9 @@ static void send_rest(struct probe_target *t)
 		fail(t, PROBE_AT_PROBE, -ret);
 		return;
 	}
-	n = send(t->data.fd, frame + t->sent, whole - t->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+	/* Not libc's, which is a point of cancellation. */
+	n = syscall(SYS_sendto, t->data.fd, frame + t->sent, whole - t->sent,
+		MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 	if (n < 0 && errno != EAGAIN && errno != EINTR) {
 		fail(t, PROBE_AT_PROBE, errno);
 		return;
@@ -434,7 +437,7 @@ static void send_probe(struct probe_target *t, uint64_t due_ns, uint64_t now_ns)
 	f = flight_of(t, t->next);
 	*f = (struct flight){ .late_ns = late_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)late_ns };
 	f->starved_ns = starved_ns(t->worker, due_ns - t->after_tick_ns, f->late_ns);
-	pace_probe(&t->worker->pace, late_ns);
+	pace_probe(&t->worker->pace, late_ns, t->worker->loop.served_ns);
 	t->next++;
 	count_in_flight(t->worker, 1, now_ns);
 	t->sent = 0;

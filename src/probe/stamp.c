@@ -4,11 +4,19 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
 
 #include "base/clock.h"
+
+/* Not libc's, which is a point of cancellation: it comes twice with each probe. */
+static ssize_t receive(int fd, struct msghdr *m, int flags)
+{
+	return syscall(SYS_recvmsg, fd, m, flags | MSG_DONTWAIT);
+}
 
 int stamp_enable(int fd)
 {
@@ -50,7 +58,7 @@ int stamp_sent(int fd, struct stamp *s)
 	struct msghdr m = { .msg_control = &control, .msg_controllen = sizeof(control) };
 
 	*s = (struct stamp){ 0 };
-	if (recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+	if (receive(fd, &m, MSG_ERRQUEUE) < 0)
 		return 0;
 	read_control(&m, s);
 	return 1;
@@ -70,7 +78,7 @@ ssize_t stamp_recv(int fd, void *to, size_t size, struct stamp *s)
 	ssize_t got;
 
 	*s = (struct stamp){ 0 };
-	got = recvmsg(fd, &m, MSG_DONTWAIT);
+	got = receive(fd, &m, 0);
 	if (got < 0)
 		return -errno;
 	read_control(&m, s);

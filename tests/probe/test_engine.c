@@ -329,8 +329,8 @@ static void test_pairs_share_a_grid_that_is_their_agents_own(void **state)
 		others += tick_of(other) % (200 * NS_PER_MS) != tick_of(first) % (200 * NS_PER_MS);
 	}
 	assert_true(others > 20); /* of 39: they do not all send at once */
-	for (int tick = 0; tick < 5;
-		tick++) /* half of 40 targets, 5 ticks in 200 ms; the others in 25 */
+	for (int tick = 0; tick < 4;
+		tick++) /* half of 40 targets, 4 ticks in 200 ms; the others in 20 */
 		assert_true(f.prober->worker[0].ticks[tick] <= 12);
 	/* One that is shorter, but not much, is still all in one. */
 	first = add(2, PROBE_GRID_NS / 2, 40);

@@ -37,7 +37,7 @@ static void run_tick(struct pace *p, struct host *h)
 			now_ns = due_ns;
 		if (now_ns - due_ns > h->most_late_ns)
 			h->most_late_ns = now_ns - due_ns;
-		pace_probe(p, now_ns - due_ns);
+		pace_probe(p, now_ns - due_ns, h->served_ns);
 		took_ns = place ? h->probe_ns : h->first_ns;
 		if (pauses && place == h->probes / 2)
 			took_ns += h->pause_ns;
@@ -116,11 +116,11 @@ static void test_frequent_pauses_make_room_to_catch_up_as_long_as_that_is_slept(
 	pace_init(&p);
 	run_ticks(&p, &h, 2000);
 	assert_in_range(p.gap_ns, 20 * NS_PER_US, 32 * NS_PER_US);
-	/* A fiftieth of 40 ms is 10 us for each of 80. */
+	/* A 400th of 40 ms is 1.25 us for each of 80. */
 	h.sleep_ns = 60 * NS_PER_US;
 	h.pause_every = 2;
 	run_ticks(&p, &h, 2000);
-	assert_in_range(p.gap_ns, 16 * NS_PER_US, 22 * NS_PER_US);
+	assert_in_range(p.gap_ns, 10 * NS_PER_US, 12 * NS_PER_US);
 	h.pause_every = 0;
 	run_ticks(&p, &h, 2000);
 	assert_in_range(p.gap_ns, 9 * NS_PER_US, 12 * NS_PER_US);
