@@ -14,7 +14,8 @@
 #include "cmd/probe.h"
 #include "probe/runs.h"
 
-#define LOST_MIN 2
+#define LOST_MIN  2
+#define AGAIN_MAX 4 /* times that who stands out is measured once more */
 
 struct result {
 	struct mesh_pair m;
@@ -226,15 +227,28 @@ static bool is_slow(const struct tournament *t, const struct result *r)
 	return r->value > t->usual * factor && r->value > t->usual + VERDICT_SLOW_NS;
 }
 
+static bool is_suspect(const struct tournament *t, const struct result *r)
+{
+	return is_lossy(r) || is_slow(t, r);
+}
+
 /* Those of a round that would be accused. */
 static size_t find_suspects(const struct tournament *t, uint32_t round, struct mesh_pair *pair)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->results; i++)
-		if (t->result[i].round == round &&
-			(is_lossy(&t->result[i]) || is_slow(t, &t->result[i])))
+		if (t->result[i].round == round && is_suspect(t, &t->result[i]))
 			pair[n++] = t->result[i].m;
+	return n;
+}
+
+static size_t count_suspects(const struct tournament *t)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->results; i++)
+		n += is_suspect(t, &t->result[i]);
 	return n;
 }
 
@@ -424,20 +438,36 @@ static int play(struct tournament *t, struct runs *runs, uint32_t round,
 	return ret;
 }
 
-/* Nobody is accused on one measurement: those who stand out are measured once more, without the others. */
-static int play_again(struct tournament *t, struct runs *runs, int stop_fd, struct err *e)
+/* Those of each round who stand out, without the others. */
+static int play_suspects(
+	struct tournament *t, struct runs *runs, struct mesh_pair *pair, int stop_fd, struct err *e)
 {
-	struct mesh_pair *pair = malloc(((size_t)t->count * t->rails + 1) * sizeof(*pair));
 	int ret = 0;
 
-	if (!pair)
-		return err_set(e, ENOMEM, "no memory for a round");
-	t->again = true;
 	for (uint32_t i = 0; !ret && i < t->rounds && !is_stopped(stop_fd); i++) {
 		size_t pairs = find_suspects(t, i, pair);
 
 		if (pairs)
 			ret = play(t, runs, i, pair, pairs, stop_fd, e);
+	}
+	return ret;
+}
+
+/* Nobody is accused on one measurement. Where the second clears some of them, as it does where others take the CPUs, the rest
+ * may have been slow twice by chance, and there is another. */
+static int play_again(struct tournament *t, struct runs *runs, int stop_fd, struct err *e)
+{
+	struct mesh_pair *pair = malloc(((size_t)t->count * t->rails + 1) * sizeof(*pair));
+	size_t left = count_suspects(t), before = 0;
+	int ret = 0;
+
+	if (!pair)
+		return err_set(e, ENOMEM, "no memory for a round");
+	t->again = true;
+	for (int i = 0; !ret && left && left != before && i < AGAIN_MAX; i++) {
+		before = left;
+		ret = play_suspects(t, runs, pair, stop_fd, e);
+		left = count_suspects(t);
 	}
 	free(pair);
 	return ret;
