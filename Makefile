@@ -42,6 +42,8 @@ lab-shell: need-lab all ## a shell in that VM
 
 lint: need-lint build-check/build.ninja ## check layout, and look for bugs without running anything
 	@$(NINJA) -C build-check build.ninja >/dev/null
+	@# Files are looked at as they are compiled: with the headers that the build makes.
+	@$(NINJA) -C build-check $$($(NINJA) -C build-check -t targets rule CUSTOM_COMMAND | grep '^src/') >/dev/null
 	@scripts/lint build-check
 
 format: ## lay out all C files as .clang-format says
