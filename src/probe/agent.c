@@ -206,12 +206,21 @@ static void notify(void *context)
 	loop_wake(&((struct agent *)context)->loop);
 }
 
+/* So long from now, or nearly: when no burst of probes wants this CPU. */
+static uint64_t lull_after_ns(const struct agent *a, uint64_t ns)
+{
+	uint64_t due_ns = clock_ns() + ns;
+
+	return ns < PROBE_GRID_NS ? due_ns : probe_engine_lull_ns(a->engine, due_ns);
+}
+
 static void drain_due(struct loop *l, struct loop_timer *timer)
 {
 	struct agent *a = container_of(timer, struct agent, drain);
 
 	drain(a);
-	loop_timer_set(l, timer, clock_ns() + (a->target_count ? DRAIN_NS : NS_PER_S), drain_due);
+	loop_timer_set(
+		l, timer, lull_after_ns(a, a->target_count ? DRAIN_NS : NS_PER_S), drain_due);
 }
 
 static void flush_due(struct loop *l, struct loop_timer *timer)
@@ -220,7 +229,7 @@ static void flush_due(struct loop *l, struct loop_timer *timer)
 
 	drain(a);
 	agent_flush(a);
-	loop_timer_set(l, timer, clock_ns() + a->options->flush_ns, flush_due);
+	loop_timer_set(l, timer, lull_after_ns(a, a->options->flush_ns), flush_due);
 }
 
 static void age_lateness(struct agent *a)
@@ -242,7 +251,7 @@ static void window_due(struct loop *l, struct loop_timer *timer)
 	drain(a);
 	age_lateness(a);
 	report_window(a);
-	loop_timer_set(l, timer, clock_ns() + a->window_ns, window_due);
+	loop_timer_set(l, timer, lull_after_ns(a, a->window_ns), window_due);
 }
 
 /* The end */

@@ -387,6 +387,20 @@ static uint64_t hash_end(uint64_t h)
 	return h >> 16;
 }
 
+/* Where the ticks of an agent lie, from 0 on. */
+static uint64_t grid_of(const struct probe_engine *engine)
+{
+	return hash_end(hash_address(HASH_BEGIN, &engine->nic[0].addr)) % PROBE_GRID_NS;
+}
+
+uint64_t probe_engine_lull_ns(const struct probe_engine *engine, uint64_t near_ns)
+{
+	uint64_t lull_ns = grid_of(engine) + PROBE_GRID_NS * 3 / 4;
+	uint64_t from_ns = near_ns - PROBE_GRID_NS / 2;
+
+	return from_ns + (lull_ns + PROBE_GRID_NS - from_ns % PROBE_GRID_NS) % PROBE_GRID_NS;
+}
+
 /* Where in its period a pair probes. To wake up is most of what a probe costs, so the pairs of an agent
  * share the ticks of a grid; where the grid lies is made of the agent's first address, so that a thousand
  * agents with the same period do not send at the same moment. Of two ticks that the pair's addresses name it
@@ -408,8 +422,7 @@ static uint64_t phase_of(const struct probe_engine *engine, struct probe_target 
 		tick = other;
 	t->in_tick = &t->worker->ticks[tick % TICKS];
 	t->place = *t->in_tick;
-	return hash_end(hash_address(HASH_BEGIN, &engine->nic[0].addr)) % PROBE_GRID_NS +
-	       tick * PROBE_GRID_NS;
+	return grid_of(engine) + tick * PROBE_GRID_NS;
 }
 
 int probe_engine_add(struct probe_engine *engine, struct probe_target **target,

@@ -129,6 +129,10 @@ struct probe_result {
 /* The next result of any thread, in the order of each; false: none now. */
 bool probe_engine_next(struct probe_engine *engine, struct probe_result *result);
 
+/* The moment nearest to near_ns, at most half a PROBE_GRID_NS from it, that lies well between two ticks: for work that can wait, as
+ * the owner's thread and one that probes may have the same CPU. */
+uint64_t probe_engine_lull_ns(const struct probe_engine *engine, uint64_t near_ns);
+
 /* "no answer within 1 s", "not connected: connect: Connection refused". Returns buf. */
 #define PROBE_WORDS 128
 char *probe_result_words(const struct probe_result *result, char buf[PROBE_WORDS]);

@@ -358,6 +358,20 @@ static void test_each_pair_of_a_tick_is_due_at_a_time_of_its_own(void **state)
 	}
 }
 
+static void test_a_lull_is_near_and_well_before_a_tick(void **state)
+{
+	uint64_t tick_ns = tick_of(add(2, 200 * NS_PER_MS, 0)), near_ns, lull_ns;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		near_ns = tick_ns + (uint64_t)i * 7 * NS_PER_MS;
+		lull_ns = probe_engine_lull_ns(f.prober, near_ns);
+		assert_in_range(lull_ns, near_ns - PROBE_GRID_NS / 2, near_ns + PROBE_GRID_NS / 2);
+		assert_int_equal(
+			(lull_ns - tick_ns + PROBE_GRID_NS) % PROBE_GRID_NS, PROBE_GRID_NS * 3 / 4);
+	}
+}
+
 static void test_looking_for_answers_ends_with_its_share_of_a_second(void **state)
 {
 	static struct worker w;
@@ -484,6 +498,7 @@ int main(void)
 		TEST(test_an_answer_that_waited_for_a_sleeping_prober_is_not_lost),
 		TEST(test_pairs_share_a_grid_that_is_their_agents_own),
 		TEST(test_each_pair_of_a_tick_is_due_at_a_time_of_its_own),
+		TEST(test_a_lull_is_near_and_well_before_a_tick),
 		TEST(test_looking_for_answers_ends_with_its_share_of_a_second),
 		TEST(test_a_lane_is_in_the_order_in_which_probes_are_due),
 		TEST(test_who_finds_no_place_in_a_lane_keeps_its_own_timer),
