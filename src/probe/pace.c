@@ -4,12 +4,12 @@
 /* A tick is behind that is later somewhere than it began by more than this, half of what a probe may be late. */
 #define BEHIND_NS (100 * NS_PER_US)
 
-/* Of each step up there are 16 down: one tick of 17 may be behind. Three times of what a probe takes is enough even where
- * the two ends share a CPU. */
-#define ROOM	  1024u
+/* A tick that is behind gets the next ones an eighth more, which they give back over 512 ticks: a gap that is a little too short makes
+ * all of a tick late. Three times of what a probe takes is enough even where the two ends share a CPU. */
+#define ROOM	  4096u
 #define ROOM_MAX  (3 * ROOM)
 #define ROOM_DOWN 1u
-#define ROOM_UP	  (16 * ROOM_DOWN)
+#define ROOM_UP	  (ROOM / 8)
 
 #define LOOK_SHARE 400
 
