@@ -13,11 +13,14 @@ nics() {
 	echo "127.77.$1.1,127.77.$1.2,127.77.$1.3,127.77.$1.4,127.77.$1.5,127.77.$1.6,127.77.$1.7,127.77.$1.8"
 }
 
+# agent NUMBER [OPTION...]
 agent() {
-	weir agent --nics "$(nics "$1")" --listen "$(nics "$1")" --insecure -p $port --max-qps 0 --results "/tmp/rows.$1" --flush 1 \
-		--metrics-port $((metrics + $1)) >"/tmp/agent.$1" 2>&1 &
-	eval "agent_$1=$!"
-	eventually page "$1" >/dev/null || { cat "/tmp/agent.$1" && return 1; }
+	local number=$1
+	shift
+	weir agent --nics "$(nics "$number")" --listen "$(nics "$number")" --insecure -p $port --max-qps 0 --results "/tmp/rows.$number" --flush 1 \
+		--metrics-port $((metrics + number)) "$@" >"/tmp/agent.$number" 2>&1 &
+	eval "agent_$number=$!"
+	eventually page "$number" >/dev/null || { cat "/tmp/agent.$number" && return 1; }
 }
 
 # The metrics of an agent.

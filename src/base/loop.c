@@ -98,6 +98,11 @@ uint64_t loop_next_due_ns(const struct loop *l)
 	return l->timers ? l->timers->due_ns : UINT64_MAX;
 }
 
+static bool loop_is_late(const struct loop *l, uint64_t now_ns)
+{
+	return l->late_ns && l->timers && l->timers->due_ns + l->late_ns <= now_ns;
+}
+
 static bool loop_fire_due(struct loop *l)
 {
 	uint64_t now_ns = clock_ns();
@@ -108,7 +113,7 @@ static bool loop_fire_due(struct loop *l)
 
 		heap_remove(l, timer);
 		timer->fire(l, timer);
-		if (++fired == l->fire_max)
+		if (++fired >= l->fire_max && l->fire_max && !loop_is_late(l, now_ns))
 			break;
 	}
 	return fired;
@@ -312,6 +317,8 @@ int loop_run(struct loop *l, struct err *e)
 
 			if (source)
 				source->ready(l, source, event.events);
+			if (l->late_ns && loop_is_late(l, clock_ns()))
+				loop_fire_due(l);
 		}
 		l->batch_count = 0;
 		l->served = count > 0;

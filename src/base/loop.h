@@ -74,6 +74,7 @@ struct loop {
 	int batch_size;	    /* events per wait */
 	unsigned int
 		fire_max; /* timers per turn, sources are looked at in between; 0: all that are due */
+	uint64_t late_ns; /* those that were due so long ago come before any source; 0: no */
 	int batch_next, batch_count;
 	struct epoll_event batch[LOOP_EVENTS_MAX];
 };

@@ -263,7 +263,9 @@ static int worker_init(struct worker *w, struct probe_engine *engine, size_t ind
 	if (!w->door || !w->scratch || !w->ring)
 		return err_set(e, ENOMEM, "no memory for the probe engine");
 	ret = loop_init(&w->loop, worker_woken, e);
-	w->loop.fire_max = 1; /* an answer does not wait until all probes of a tick are sent */
+	/* An answer does not wait until all probes of a tick are sent, but those that are late are sent first. */
+	w->loop.fire_max = 1;
+	w->loop.late_ns = HURRY_NS;
 	settle_init(&w->loop.settle, SETTLE_NS);
 	pace_init(&w->pace);
 	spin_init(&w->loop.spin, 0);

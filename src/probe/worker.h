@@ -19,6 +19,7 @@
 #define SET_UPS_MAX   512  /* under way at once in one worker */
 #define STRANGERS_MAX 1024 /* connections of one worker that have not said hello yet */
 #define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
+#define HURRY_NS      (100 * NS_PER_US) /* half of what a probe may be */
 #define TICKS	      128
 #define TICK_NS	      (500 * NS_PER_US) /* for sending all probes of a tick */
 #define SETTLE_NS     (100 * NS_PER_US) /* to be awake before a probe is due, at most */

@@ -308,13 +308,14 @@ static void take_one(struct loop *l, struct loop_fd *source, uint32_t events)
 	taken += (int)read(source->fd, &byte, 1);
 }
 
-static int late_ones(unsigned int fire_max)
+static int late_ones(unsigned int fire_max, uint64_t late_ns)
 {
 	struct loop_timer timers[10] = { 0 };
 	struct loop_fd source;
 
 	written = taken = behind = 0;
 	loop.fire_max = fire_max;
+	loop.late_ns = late_ns;
 	assert_int_equal(pipe(pipe_ends), 0);
 	assert_int_equal(loop_add(&loop, &source, pipe_ends[0], EPOLLIN, take_one, NULL), 0);
 	for (int i = 0; i < 10; i++)
@@ -329,8 +330,62 @@ static int late_ones(unsigned int fire_max)
 static void test_loop_looks_at_sources_between_timers_when_told(void **state)
 {
 	(void)state;
-	assert_int_equal(late_ones(1), 0);
-	assert_int_equal(late_ones(0), 9);
+	assert_int_equal(late_ones(1, 0), 0);
+	assert_int_equal(late_ones(0, 0), 9);
+	assert_int_equal(late_ones(1, NS_PER_US), 9); /* all were due long ago */
+	assert_int_equal(late_ones(1, UINT64_MAX / 2), 0);
+}
+
+static struct loop_timer overdue;
+static int fired_after; /* so many sources */
+
+static void count_fired(struct loop *l, struct loop_timer *timer)
+{
+	(void)timer;
+	fired_after = taken;
+	loop_stop(l);
+}
+
+/* The timer becomes overdue while the first of two is served. */
+static void take_long(struct loop *l, struct loop_fd *source, uint32_t events)
+{
+	uint64_t end_ns = clock_ns() + 2 * NS_PER_MS;
+
+	take_one(l, source, events);
+	if (taken == 1)
+		loop_timer_set(l, &overdue, clock_ns() + NS_PER_US, count_fired);
+	while (clock_ns() < end_ns)
+		;
+}
+
+static int sources_before_the_overdue(uint64_t late_ns)
+{
+	struct loop_fd source[2];
+	int ends[2][2];
+
+	taken = 0;
+	loop.fire_max = 1;
+	loop.late_ns = late_ns;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pipe(ends[i]), 0);
+		assert_int_equal(write(ends[i][1], "x", 1), 1);
+		assert_int_equal(
+			loop_add(&loop, &source[i], ends[i][0], EPOLLIN, take_long, NULL), 0);
+	}
+	run_loop();
+	for (int i = 0; i < 2; i++) {
+		loop_remove(&loop, &source[i]);
+		close(ends[i][0]);
+		close(ends[i][1]);
+	}
+	return fired_after;
+}
+
+static void test_loop_timer_that_is_late_comes_before_the_next_source(void **state)
+{
+	(void)state;
+	assert_int_equal(sources_before_the_overdue(NS_PER_MS), 1);
+	assert_int_equal(sources_before_the_overdue(0), 2);
 }
 
 /* Early to wake, never early to fire */
@@ -393,6 +448,7 @@ int main(void)
 		LOOP_TEST(test_loop_timer_far_away_never_fires),
 		LOOP_TEST(test_loop_timer_moved_later_fires_at_its_new_time),
 		LOOP_TEST(test_loop_looks_at_sources_between_timers_when_told),
+		LOOP_TEST(test_loop_timer_that_is_late_comes_before_the_next_source),
 		LOOP_TEST(test_settling_is_learned_from_what_most_sleeps_take),
 		LOOP_TEST(test_a_loop_that_wakes_up_early_fires_no_timer_before_it_is_due),
 		LOOP_TEST(test_loop_timers_on_an_absolute_schedule_do_not_drift),
