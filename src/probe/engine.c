@@ -404,27 +404,23 @@ uint64_t probe_engine_lull_ns(const struct probe_engine *engine, uint64_t near_n
 }
 
 /* Where in its period a pair probes. To wake up is most of what a probe costs, so the pairs of an agent
- * share the ticks of a grid; where the grid lies is made of the agent's first address, so that a thousand
+ * share the ticks of a grid, those of a shorter period its ticks; where the grid lies is made of the agent's first address, so that a thousand
  * agents with the same period do not send at the same moment. Of two ticks that the pair's addresses name it
  * gets the emptier one: chance alone would fill some twice as much as others. Within a tick each has a time of
  * its own, as far from the one before as sending that takes, so that none is late by those before it. */
 static uint64_t phase_of(const struct probe_engine *engine, struct probe_target *t)
 {
 	uint64_t h = hash_address(hash_address(HASH_BEGIN, &t->want.local), &t->want.peer);
-	uint64_t ticks = t->want.period_ns / PROBE_GRID_NS, tick, other;
+	uint64_t ticks = t->want.period_ns / target_grid_ns(t), tick, other;
 
 	h = hash_end(hash_bytes(h, &t->want.copy, sizeof(t->want.copy)));
-	if (!ticks && t->want.period_ns >= PROBE_GRID_NS / 2)
-		ticks = 1;
-	if (!ticks)
-		return h % t->want.period_ns;
 	tick = h % ticks;
 	other = (h >> 20) % ticks;
 	if (t->worker->ticks[other % TICKS] < t->worker->ticks[tick % TICKS])
 		tick = other;
 	t->in_tick = &t->worker->ticks[tick % TICKS];
 	t->place = *t->in_tick;
-	return grid_of(engine) + tick * PROBE_GRID_NS;
+	return grid_of(engine) % target_grid_ns(t) + tick * target_grid_ns(t);
 }
 
 int probe_engine_add(struct probe_engine *engine, struct probe_target **target,
@@ -464,8 +460,7 @@ int probe_engine_add(struct probe_engine *engine, struct probe_target **target,
 		free(t);
 		return err_set(e, ENOMEM, "no memory for a target");
 	}
-	if (t->in_tick)
-		++*t->in_tick;
+	++*t->in_tick;
 	engine->probing[nic]++;
 	engine->targets++;
 	*target = t;
@@ -477,8 +472,7 @@ void probe_engine_remove(struct probe_engine *engine, struct probe_target *targe
 	if (target->removed)
 		return;
 	target->removed = true;
-	if (target->in_tick)
-		--*target->in_tick;
+	--*target->in_tick;
 	engine->probing[target->nic]--;
 	engine->targets--;
 	while (worker_order(

@@ -109,7 +109,7 @@ static void arm_tick(struct probe_target *t)
 /* When after its tick the next probe is due: known from here on, whatever is learned meanwhile. */
 static void plan(struct probe_target *t)
 {
-	t->after_tick_ns = pace_after_ns(&t->worker->pace, t->place) % PROBE_GRID_NS;
+	t->after_tick_ns = pace_after_ns(&t->worker->pace, t->place) % target_grid_ns(t);
 }
 
 /* The first set-up has ended, one way or the other: from now on every slot is a row. */
@@ -407,12 +407,14 @@ static void send_rest(struct probe_target *t)
 
 /* The first of a tick is as late as the thread woke up; those after it wait for those before, which says
  * nothing about the host unless it takes longer than sending does. */
-static uint32_t starved_ns(struct worker *w, uint64_t tick_ns, uint32_t late_ns)
+static uint32_t starved_ns(const struct probe_target *t, uint64_t tick_ns, uint32_t late_ns)
 {
+	struct worker *w = t->worker;
+
 	if (tick_ns == w->tick_ns && late_ns < w->tick_late_ns + TICK_NS)
 		return late_ns < w->tick_late_ns ? late_ns : w->tick_late_ns;
 	if (tick_ns != w->tick_ns)
-		pace_tick(&w->pace, w->loop.served_ns, PROBE_GRID_NS, w->loop.settle.ns);
+		pace_tick(&w->pace, w->loop.served_ns, target_grid_ns(t), w->loop.settle.ns);
 	w->tick_ns = tick_ns;
 	w->tick_late_ns = late_ns;
 	return late_ns;
@@ -436,7 +438,7 @@ static void send_probe(struct probe_target *t, uint64_t due_ns, uint64_t now_ns)
 		t->first = t->next;
 	f = flight_of(t, t->next);
 	*f = (struct flight){ .late_ns = late_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)late_ns };
-	f->starved_ns = starved_ns(t->worker, due_ns - t->after_tick_ns, f->late_ns);
+	f->starved_ns = starved_ns(t, due_ns - t->after_tick_ns, f->late_ns);
 	pace_probe(&t->worker->pace, late_ns, t->worker->loop.served_ns);
 	t->next++;
 	count_in_flight(t->worker, 1, now_ns);

@@ -87,7 +87,7 @@ struct probe_target {
 	struct list turn; /* of those that wait to set up */
 	bool is_local;	  /* the peer is a NIC of this host: not bound to the device */
 	bool settled, removed, holds_turn;
-	uint32_t *in_tick; /* of the worker's ticks; NULL: its period is shorter than the grid */
+	uint32_t *in_tick; /* of the worker's ticks */
 
 	struct rpc_client *client;
 	struct rpc_pending *call;
@@ -233,6 +233,12 @@ void target_turn(struct probe_target *t); /* a probe of it is due, or overdue */
 static inline uint64_t target_due_ns(const struct probe_target *t)
 {
 	return t->phase_ns + t->slot * t->want.period_ns + t->after_tick_ns;
+}
+
+/* From tick to tick. */
+static inline uint64_t target_grid_ns(const struct probe_target *t)
+{
+	return t->want.period_ns < PROBE_GRID_NS ? t->want.period_ns : PROBE_GRID_NS;
 }
 
 /* lane.c */

@@ -319,24 +319,34 @@ static uint64_t tick_of(const struct probe_target *t)
 
 static void test_pairs_share_a_grid_that_is_their_agents_own(void **state)
 {
-	struct probe_target *first = add(2, 200 * NS_PER_MS, 0), *other;
+	const uint64_t four_ns = 4 * PROBE_GRID_NS;
+	struct probe_target *first = add(2, four_ns, 0), *other;
 	uint64_t others = 0;
 
 	(void)state;
 	for (uint32_t copy = 1; copy < 40; copy++) {
-		other = add(2, copy % 2 ? 200 * NS_PER_MS : 1000 * NS_PER_MS, copy);
+		other = add(2, copy % 2 ? four_ns : 5 * four_ns, copy);
 		assert_int_equal(tick_of(other) % PROBE_GRID_NS, tick_of(first) % PROBE_GRID_NS);
-		others += tick_of(other) % (200 * NS_PER_MS) != tick_of(first) % (200 * NS_PER_MS);
+		others += tick_of(other) % four_ns != tick_of(first) % four_ns;
 	}
-	assert_true(others > 20); /* of 39: they do not all send at once */
-	for (int tick = 0; tick < 4;
-		tick++) /* half of 40 targets, 4 ticks in 200 ms; the others in 20 */
+	assert_true(others > 20);	     /* of 39: they do not all send at once */
+	for (int tick = 0; tick < 4; tick++) /* half of 40 targets in 4 ticks, the others in 20 */
 		assert_true(f.prober->worker[0].ticks[tick] <= 12);
-	/* One that is shorter, but not much, is still all in one. */
-	first = add(2, PROBE_GRID_NS / 2, 40);
-	other = add(2, PROBE_GRID_NS / 2, 41);
-	assert_int_equal(
-		tick_of(other) % (PROBE_GRID_NS / 2), tick_of(first) % (PROBE_GRID_NS / 2));
+}
+
+static void test_pairs_with_a_period_shorter_than_the_grid_send_together_too(void **state)
+{
+	const uint64_t periods_ns[] = { PROBE_GRID_NS / 2, PROBE_GRID_NS / 3, 5 * NS_PER_MS };
+
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++) {
+		uint64_t period_ns = periods_ns[i];
+		struct probe_target *first = add(2, period_ns, 2 * i),
+				    *other = add(2, period_ns, 2 * i + 1);
+
+		assert_int_equal(tick_of(other) % period_ns, tick_of(first) % period_ns);
+		assert_true(tick_of(first) < clock_ns() + period_ns);
+	}
 }
 
 static void test_each_pair_of_a_tick_is_due_at_a_time_of_its_own(void **state)
@@ -360,7 +370,7 @@ static void test_each_pair_of_a_tick_is_due_at_a_time_of_its_own(void **state)
 
 static void test_a_lull_is_near_and_well_before_a_tick(void **state)
 {
-	uint64_t tick_ns = tick_of(add(2, 200 * NS_PER_MS, 0)), near_ns, lull_ns;
+	uint64_t tick_ns = tick_of(add(2, PROBE_GRID_NS, 0)), near_ns, lull_ns;
 
 	(void)state;
 	for (int i = 0; i < 100; i++) {
@@ -497,6 +507,7 @@ int main(void)
 		TEST(test_periods_that_a_thread_slept_through_are_counted),
 		TEST(test_an_answer_that_waited_for_a_sleeping_prober_is_not_lost),
 		TEST(test_pairs_share_a_grid_that_is_their_agents_own),
+		TEST(test_pairs_with_a_period_shorter_than_the_grid_send_together_too),
 		TEST(test_each_pair_of_a_tick_is_due_at_a_time_of_its_own),
 		TEST(test_a_lull_is_near_and_well_before_a_tick),
 		TEST(test_looking_for_answers_ends_with_its_share_of_a_second),
