@@ -5,9 +5,9 @@
  *	probe_bare FROM TO BYTES RATE SECONDS CPU CPU [look|spin|burst]
  *
  * The asking end runs on the first CPU, the other on the second. look: the asking end sleeps until it sends, but
- * not until the answer is there. spin: both look without end instead of sleeping. burst: sends nothing, but is awake when
- * an agent of this rate is: it sleeps until a tick, each 50 ms, and looks at the clock for each probe of it, 12 us apart. The kernel is told not to
- * let it sleep longer than asked (PR_SET_TIMERSLACK).
+ * not until the answer is there. spin: both look without end instead of sleeping. burst: nothing is sent, but both ends are awake when
+ * agents of this rate are: they sleep until a tick, each 200 ms, and look at the clock for each probe of it, 12 us apart. The kernel is told not to
+ * let them sleep longer than asked (PR_SET_TIMERSLACK).
  *
  * Prints one line: round trips, their median and p99, how late they were sent at p99 (ns) and how many of them by
  * more than 200 us (percent), and the CPU time of the asking end, in percent of a core.
@@ -32,7 +32,7 @@
 
 #define BYTES_MAX (4u << 20)
 #define LATE_NS	  (200 * NS_PER_US)
-#define TICK_NS	  (50 * NS_PER_MS)
+#define TICK_NS	  (200 * NS_PER_MS)
 #define GAP_NS	  (12 * NS_PER_US)
 
 static struct err e;
@@ -144,10 +144,18 @@ static void wait_until(uint64_t due_ns)
 		;
 }
 
-static void ask(int fd, size_t bytes, double rate, double seconds)
+/* The answering end of a burst, which has nobody to answer. */
+static void attend(uint64_t begin_ns, uint64_t period_ns)
 {
-	uint64_t period_ns = (uint64_t)(1e9 / rate), begin_ns = clock_ns(), cpu0_ns = cpu_ns();
-	uint64_t end_ns = begin_ns + (uint64_t)(seconds * 1e9), now_ns;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (uint64_t due_ns = next_due_ns(begin_ns, period_ns);;
+		due_ns = next_due_ns(due_ns, period_ns))
+		wait_until(due_ns);
+}
+
+static void ask(int fd, size_t bytes, uint64_t begin_ns, uint64_t period_ns, double seconds)
+{
+	uint64_t end_ns = begin_ns + (uint64_t)(seconds * 1e9), now_ns, cpu0_ns = cpu_ns();
 	static struct hist rtt, late;
 	uint64_t too_late = 0;
 
@@ -178,8 +186,10 @@ int main(int argc, char **argv)
 {
 	struct sock_listen how = { .backlog = 1 };
 	struct sock_addr from, to;
+	uint64_t begin_ns, period_ns;
 	int listener, fd, on = 1;
 	size_t bytes;
+	pid_t other;
 
 	if (argc < 8) {
 		fprintf(stderr,
@@ -193,13 +203,18 @@ int main(int argc, char **argv)
 	from = address(argv[1]);
 	to = address(argv[2]);
 	bytes = strtoul(argv[3], NULL, 10);
+	period_ns = (uint64_t)(1e9 / strtod(argv[4], NULL));
+	begin_ns = clock_ns();
 	listener = bytes && bytes <= BYTES_MAX ? sock_listen(&to, &how, &e) : -1;
 	if (listener < 0)
 		die("listen");
 	fcntl(listener, F_SETFL, 0);
 	sock_local(listener, &to);
 	pin(argv[7]);
-	if (!fork())
+	other = fork();
+	if (!other && bursts)
+		attend(begin_ns, period_ns);
+	if (!other)
 		echo(listener, bytes);
 	pin(argv[6]);
 	fd = socket(from.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -207,8 +222,10 @@ int main(int argc, char **argv)
 		connect(fd, (struct sockaddr *)&to.storage, to.len))
 		die("connect");
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	ask(fd, bytes, strtod(argv[4], NULL), strtod(argv[5], NULL));
+	ask(fd, bytes, begin_ns, period_ns, strtod(argv[5], NULL));
 	close(fd);
+	if (bursts)
+		kill(other, SIGTERM);
 	wait(NULL);
 	return 0;
 }
