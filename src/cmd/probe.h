@@ -29,6 +29,8 @@ void probe_want(
 
 #define PROBE_SUBJECT 700
 /* "host node1 rail 3" */
+/* After the words of one that cannot tell. */
+const char *probe_cannot_tell(const struct verdict *v);
 char *probe_subject(
 	const struct verdict *v, const struct controller_host *host, char buf[PROBE_SUBJECT]);
 void probe_emit_verdict(struct out *o, const char *key, const struct verdict *v,

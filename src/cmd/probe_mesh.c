@@ -57,10 +57,7 @@ static void say_change(struct shown *s, const struct verdict *v, const struct co
 		if (v->pairs > 1)
 			out_text(&s->out, " (%u of %u pairs)", v->bad, v->pairs);
 		if (v->cannot_tell)
-			out_text(&s->out,
-				v->subject == VERDICT_PROBER
-					? ": it gets too little CPU to tell; this says nothing about the network"
-					: ": cannot tell which end, fewer than three hosts to compare");
+			out_text(&s->out, "%s", probe_cannot_tell(v));
 		out_text(&s->out, "\n");
 	}
 	out_style(&s->out, OUT_PLAIN);

@@ -54,6 +54,13 @@ char *probe_subject(
 	return buf;
 }
 
+const char *probe_cannot_tell(const struct verdict *v)
+{
+	return v->subject == VERDICT_PROBER
+		       ? ": it gets too little CPU to tell; this says nothing about the network"
+		       : ": cannot tell which end, fewer than three hosts to compare";
+}
+
 void probe_emit_verdict(struct out *o, const char *key, const struct verdict *v,
 	const struct controller_host *hosts)
 {

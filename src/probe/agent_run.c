@@ -118,6 +118,14 @@ static double rate_of(const char *record)
 	return bytes ? 8 * strtod(bytes + strlen("\"bytes_per_s\":"), NULL) : 0;
 }
 
+/* Of one end of it: how long it waited for a CPU. */
+static uint64_t starved_ns_of(const char *record, const char *end)
+{
+	const char *at = strstr(record, end), *ns = at ? strstr(at, "\"starved_ns\":") : NULL;
+
+	return ns ? strtoull(ns + strlen("\"starved_ns\":"), NULL, 10) : 0;
+}
+
 static void answer(struct run *r)
 {
 	Weir__V1__RunReply reply = WEIR__V1__RUN_REPLY__INIT;
@@ -127,6 +135,8 @@ static void answer(struct run *r)
 	reply.bits_per_s = record ? rate_of(record) : 0;
 	if (reply.bits_per_s > 0) {
 		reply.record = record;
+		reply.starved_ns = starved_ns_of(record, "\"local\":");
+		reply.peer_starved_ns = starved_ns_of(record, "\"remote\":");
 		rpc_call_reply(r->call, &reply.base);
 	} else {
 		if (words)

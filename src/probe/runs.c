@@ -177,11 +177,14 @@ static void job_over(struct job *j, const struct rpc_reply *reply)
 
 	j->over = true;
 	j->told.failed = reply->code != RPC_OK;
-	if (reply->code)
+	if (reply->code) {
 		snprintf(j->told.why, sizeof(j->told.why), "%s: %s", rpc_code_name(reply->code),
 			reply->words);
-	else
+	} else {
 		j->told.bits_per_s = run->bits_per_s;
+		j->told.from_starved_ns = run->starved_ns;
+		j->told.to_starved_ns = run->peer_starved_ns;
+	}
 	text_one_line(j->told.why);
 	one_less(j->runs);
 }

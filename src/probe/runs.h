@@ -27,6 +27,7 @@ struct runs_job {
 	struct mesh_pair pair; /* from: the client, who sends */
 	const char *local, *peer;
 	double bits_per_s;
+	uint64_t from_starved_ns, to_starved_ns; /* waited for a CPU; 0 also where nobody counted */
 	bool failed;
 	char why[160]; /* it failed */
 };

@@ -357,17 +357,23 @@ void verdict_accuse(struct verdicts *v, size_t pair, enum verdict_fault fault)
 	p->fault = fault;
 }
 
+void verdict_starve(struct verdicts *v, size_t pair, uint32_t host)
+{
+	v->pair[pair].starved = true;
+	v->pair[pair].starved_host = host;
+}
+
 void verdict_attribute(struct verdicts *v, uint64_t wall_ns)
 {
 	for (size_t i = 0; i < v->pairs; i++) {
 		v->pair[i].seen = true;
 		v->pair[i].now.sent = 1;
-		v->pair[i].explained = v->pair[i].starved = false;
+		v->pair[i].explained = false;
 	}
 	v->name_windows = 1; /* what is accused was measured often enough */
 	name_all(v, wall_ns);
 	for (size_t i = 0; i < v->pairs; i++)
-		v->pair[i].bad = false;
+		v->pair[i].bad = v->pair[i].starved = false;
 }
 
 size_t verdict_count(const struct verdicts *v)

@@ -86,6 +86,8 @@ int verdict_judge(struct verdicts *v, uint64_t wall_ns);
 /* Instead, where a pair was judged by other means than windows: accuse those that are bad, then let them vote. All pairs
  * take part. */
 void verdict_accuse(struct verdicts *v, size_t pair, enum verdict_fault fault);
+/* One that was accused, but that this host of it explains. */
+void verdict_starve(struct verdicts *v, size_t pair, uint32_t host);
 void verdict_attribute(struct verdicts *v, uint64_t wall_ns);
 
 /* What lasts, and what ended with the last judgement. Valid until the next. */

@@ -28,9 +28,10 @@ def cluster(tmp_path_factory):
                                       listen=[fabric.control(h), *fabric.nics(h)]))
             for h, host in enumerate(fabric.hosts)]
         # Beside them, on another port, agents that know rail 0 alone.
-        for h, host in enumerate(fabric.hosts):
+        fabric.one_rail = [
             stack.enter_context(Agent(fabric.nics(h)[:1], ONE_RAIL_PORT, folder / f"one{h}", prefix=host.prefix,
                                       listen=[fabric.control(h), fabric.nics(h)[0]]))
+            for h, host in enumerate(fabric.hosts)]
         yield fabric
 
 
@@ -262,6 +263,37 @@ def test_a_tournament_of_streams_names_the_slow_host(cluster):
     verdict = done.documents[-1]["verdicts"][0]
     assert done.status == 1 and len(named_by(done)) == 1 and verdict["subject"] in ("host", "nic"), done
     assert verdict["host"] == cluster.control(1) and verdict["side"] in ("receives", "both"), done
+
+
+@contextlib.contextmanager
+def starved(agents, host):
+    """This one has a CPU that another program wants, and comes last there; the others have the other CPUs."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("one CPU alone: all agents would starve")
+    pids = [agent.pid for agent in agents]
+    with Process("sh", "-c", "while :; do :; done") as greedy:
+        try:
+            for pid in pids:
+                os.sched_setaffinity(pid, cpus[:1] if pid == pids[host] else cpus[1:])
+            os.sched_setaffinity(greedy.pid, cpus[:1])
+            os.setpriority(os.PRIO_PROCESS, pids[host], 19)
+            yield
+        finally:
+            for pid in pids:
+                os.sched_setaffinity(pid, cpus)
+            os.setpriority(os.PRIO_PROCESS, pids[host], 0)
+
+
+def test_a_tournament_does_not_blame_the_network_for_a_host_without_cpu(cluster):
+    with starved(cluster.one_rail, 1):
+        done = probe(cluster, "pairs", "--hosts", hosts_of(cluster), "-p", ONE_RAIL_PORT, "--kind", "stream", "--length", "0.5",
+                     "--rounds", "1", "--slow", "8", "--json")
+    record = done.documents[-1]
+    slow = [p for p in record["pair"] if p["slow"]]
+    assert slow and all(p["starved"] and cluster.control(1) in (p["from_host"], p["to_host"]) for p in slow), done
+    assert done.status == 3 and named_by(done) == [("prober", cluster.control(1), None)], done
+    assert record["verdicts"][0]["cannot_tell"], done
 
 
 def test_a_tournament_of_transfers_has_a_figure_for_each_pair(cluster):
