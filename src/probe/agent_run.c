@@ -133,7 +133,7 @@ static void answer(struct run *r)
 
 	last_lines(r, &record, &words);
 	reply.bits_per_s = record ? rate_of(record) : 0;
-	if (reply.bits_per_s > 0) {
+	if (record && reply.bits_per_s > 0) {
 		reply.record = record;
 		reply.starved_ns = starved_ns_of(record, "\"local\":");
 		reply.peer_starved_ns = starved_ns_of(record, "\"remote\":");
