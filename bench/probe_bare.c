@@ -6,7 +6,7 @@
  *
  * The asking end runs on the first CPU, the other on the second. look: the asking end sleeps until it sends, but
  * not until the answer is there. spin: both look without end instead of sleeping. burst: nothing is sent, but both ends are awake when
- * agents of this rate are: they sleep until a tick, each 200 ms, and look at the clock for each probe of it, 12 us apart. The kernel is told not to
+ * agents of this rate are: they sleep until a tick, each 100 ms, and look at the clock for each probe of it, 12 us apart. The kernel is told not to
  * let them sleep longer than asked (PR_SET_TIMERSLACK).
  *
  * Prints one line: round trips, their median and p99, how late they were sent at p99 (ns) and how many of them by
@@ -32,7 +32,7 @@
 
 #define BYTES_MAX (4u << 20)
 #define LATE_NS	  (200 * NS_PER_US)
-#define TICK_NS	  (200 * NS_PER_MS)
+#define TICK_NS	  (100 * NS_PER_MS)
 #define GAP_NS	  (12 * NS_PER_US)
 
 static struct err e;

@@ -15,7 +15,7 @@
 #include "sys/path.h"
 #include "web/server.h"
 
-#define DRAIN_NS PROBE_GRID_NS
+#define DRAIN_NS (200 * NS_PER_MS)
 
 bool agent_parse_address(const char *text, struct sock_addr *addr)
 {

@@ -403,21 +403,38 @@ uint64_t probe_engine_lull_ns(const struct probe_engine *engine, uint64_t near_n
 	return from_ns + (lull_ns + PROBE_GRID_NS - from_ns % PROBE_GRID_NS) % PROBE_GRID_NS;
 }
 
-/* Where in its period a pair probes. To wake up is most of what a probe costs, so the pairs of an agent
- * share the ticks of a grid, those of a shorter period its ticks; where the grid lies is made of the agent's first address, so that a thousand
- * agents with the same period do not send at the same moment. Of two ticks that the pair's addresses name it
- * gets the emptier one: chance alone would fill some twice as much as others. Within a tick each has a time of
- * its own, as far from the one before as sending that takes, so that none is late by those before it. */
+/* The tick for one more target, of those in its period: one that others have and that is not full, or the first of those that
+ * nobody has, or, when all are full, the emptier of two. Chance alone would fill some twice as much as others. full 0: as few in each as can be. */
+static uint64_t tick_for(const struct worker *w, uint64_t ticks, uint32_t full, uint64_t h)
+{
+	uint64_t first = h % ticks, other = (h >> 20) % ticks, free_one = ticks;
+
+	for (uint64_t i = 0; i < ticks && i < TICKS; i++) {
+		uint64_t tick = (first + i) % ticks;
+		uint32_t targets = w->ticks[tick % TICKS];
+
+		if (targets && targets < full)
+			return tick;
+		if (!targets && free_one == ticks)
+			free_one = tick;
+	}
+	if (free_one < ticks)
+		return free_one;
+	return w->ticks[other % TICKS] < w->ticks[first % TICKS] ? other : first;
+}
+
+/* Where in its period a pair probes. To wake up is most of what a probe costs, so the pairs of an agent share the ticks of a
+ * grid, or where it is shorter one in each period, and no more of them than they need; where the grid lies is made of the agent's first address, so
+ * that a thousand agents with the same period do not send at the same moment. Within a tick each has a time of its own, as far from the one before as
+ * sending that takes, so that none is late by those before it. */
 static uint64_t phase_of(const struct probe_engine *engine, struct probe_target *t)
 {
-	uint64_t h = hash_address(hash_address(HASH_BEGIN, &t->want.local), &t->want.peer);
-	uint64_t ticks = t->want.period_ns / target_grid_ns(t), tick, other;
+	uint64_t h = hash_address(hash_address(HASH_BEGIN, &t->want.local), &t->want.peer), tick;
+	bool quick = engine->config.memory == MEM_HOST && t->want.payload_bytes <= TICK_PAYLOAD;
 
 	h = hash_end(hash_bytes(h, &t->want.copy, sizeof(t->want.copy)));
-	tick = h % ticks;
-	other = (h >> 20) % ticks;
-	if (t->worker->ticks[other % TICKS] < t->worker->ticks[tick % TICKS])
-		tick = other;
+	tick = tick_for(
+		t->worker, t->want.period_ns / target_grid_ns(t), quick ? TICK_TARGETS : 0, h);
 	t->in_tick = &t->worker->ticks[tick % TICKS];
 	t->place = *t->in_tick;
 	return grid_of(engine) % target_grid_ns(t) + tick * target_grid_ns(t);

@@ -45,7 +45,7 @@
 #define PROBE_BACKOFF_MIN_NS (250 * NS_PER_MS)
 #define PROBE_BACKOFF_MAX_NS (2 * NS_PER_S)
 #define PROBE_RATE_MAX	     10000.0
-#define PROBE_GRID_NS	     (200 * NS_PER_MS)
+#define PROBE_GRID_NS	     (50 * NS_PER_MS)
 
 struct probe_engine;
 

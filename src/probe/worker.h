@@ -21,8 +21,11 @@
 #define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
 #define HURRY_NS      (100 * NS_PER_US) /* half of what a probe may be */
 #define TICKS	      128
-#define TICK_NS	      (500 * NS_PER_US) /* for sending all probes of a tick */
-#define SETTLE_NS     (100 * NS_PER_US) /* to be awake before a probe is due, at most */
+/* In a tick: sent within 2 ms or so, where payloads are small and the host's. More, and one whose CPU is taken away delays more of them. */
+#define TICK_TARGETS 200
+#define TICK_PAYLOAD 4096
+#define TICK_NS	     (500 * NS_PER_US) /* for sending all probes of a tick */
+#define SETTLE_NS    (100 * NS_PER_US) /* to be awake before a probe is due, at most */
 /* For an answer, or the next probe of a burst, before going to sleep; and for all of it in a second, a fiftieth. */
 #define LOOK_NS	      (150 * NS_PER_US)
 #define BURST_NS      (40 * NS_PER_US)
