@@ -45,6 +45,8 @@ struct probe_past {
 	size_t count;
 };
 void probe_remember(struct probe_past *past, const struct verdict *v);
+/* The exit status with one more verdict: an agent that measures itself says nothing about the network. */
+int probe_worse(int status, const struct verdict *v);
 /* STATUS_GOOD; _FAILED when something was named; _DOUBTFUL when only probers were starved. */
 int probe_status(const struct probe_past *past);
 

@@ -415,23 +415,10 @@ static int play_all(struct play *p, struct runs *runs, int stop_fd, struct err *
 	return ret ? ret : attribute(p, e);
 }
 
-/* A host that measures itself says nothing about the network. */
-static int status_of(const struct verdicts *v)
-{
-	int status = STATUS_GOOD;
-
-	for (size_t i = 0; i < verdict_count(v); i++) {
-		if (verdict_at(v, i)->subject != VERDICT_PROBER)
-			return STATUS_FAILED;
-		status = STATUS_DOUBTFUL;
-	}
-	return status;
-}
-
 static int tell_end(struct play *p, struct err *e)
 {
 	const struct probe_options *o = p->options;
-	int ret = 0;
+	int ret = 0, status = STATUS_GOOD;
 
 	emit_record(&p->out, p);
 	if (o->out)
@@ -440,7 +427,9 @@ static int tell_end(struct play *p, struct err *e)
 		ret = file_replace(o->csv, write_csv, p, e);
 	if (!ret)
 		ret = out_finish(&p->out, e);
-	return ret ? ret : status_of(p->verdicts);
+	for (size_t i = 0; i < verdict_count(p->verdicts); i++)
+		status = probe_worse(status, verdict_at(p->verdicts, i));
+	return ret ? ret : status;
 }
 
 int probe_pairs(const struct probe_options *o, const struct hosts *hosts, struct err *e)

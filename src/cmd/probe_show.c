@@ -127,15 +127,19 @@ void probe_remember(struct probe_past *past, const struct verdict *v)
 	past->verdict[past->count++] = *v;
 }
 
+int probe_worse(int status, const struct verdict *v)
+{
+	if (v->subject != VERDICT_PROBER)
+		return STATUS_FAILED;
+	return status == STATUS_FAILED ? status : STATUS_DOUBTFUL;
+}
+
 int probe_status(const struct probe_past *past)
 {
 	int status = STATUS_GOOD;
 
-	for (size_t i = 0; i < past->count; i++) {
-		if (past->verdict[i].subject != VERDICT_PROBER)
-			return STATUS_FAILED;
-		status = STATUS_DOUBTFUL;
-	}
+	for (size_t i = 0; i < past->count; i++)
+		status = probe_worse(status, &past->verdict[i]);
 	return status;
 }
 

@@ -61,11 +61,10 @@ void tournament_keep(const struct tournament *t, struct tournament_result *r, do
 	if (value <= 0)
 		return;
 	/* The network is not faster than it was at best, so what counts of its hosts is what they took at least. */
-	if (t->latency ? !r->measured || larger(hosts) < larger(&r->hosts) : best)
+	if (t->latency ? !r->value || larger(hosts) < larger(&r->hosts) : best)
 		r->hosts = *hosts;
 	if (best)
 		r->value = value;
-	r->measured = true;
 }
 
 void tournament_keep_late(struct tournament_result *r, const struct tournament_hosts *late)

@@ -37,7 +37,6 @@ struct tournament_result {
 	struct mesh_pair m;
 	char local[SOCK_ADDR_TEXT], peer[SOCK_ADDR_TEXT];
 	uint32_t round;
-	bool measured;
 	double value;		       /* ns or bit/s, the best; 0: none */
 	struct tournament_hosts hosts; /* latency: the least; streams: of the best */
 	uint64_t sent, lost;	       /* of the last time it was measured */
