@@ -121,13 +121,13 @@ static bool loop_fire_due(struct loop *l)
 
 /* A timer that moved later is left armed: one early wake-up is cheaper than a system call each
  * time. */
-static void loop_arm(struct loop *l)
+static void loop_arm(struct loop *l, uint64_t now_ns)
 {
 	struct itimerspec when = { 0 };
 	uint64_t due_ns = loop_next_due_ns(l);
 
 	if (due_ns != UINT64_MAX)
-		due_ns -= l->settle.ns;
+		due_ns -= settle_early_ns(&l->settle, due_ns - now_ns);
 	if (due_ns == UINT64_MAX || (l->armed_ns && l->armed_ns <= due_ns))
 		return;
 	when.it_value.tv_sec = (time_t)(due_ns / NS_PER_S);
@@ -270,6 +270,14 @@ static int loop_spin(struct loop *l)
 	return count;
 }
 
+/* Or so soon that a sleep would last longer. */
+static bool loop_is_due(const struct loop *l, uint64_t now_ns)
+{
+	uint64_t due_ns = loop_next_due_ns(l);
+
+	return due_ns <= now_ns || due_ns - now_ns <= settle_early_ns(&l->settle, due_ns - now_ns);
+}
+
 static int loop_wait(struct loop *l)
 {
 	uint64_t now_ns;
@@ -282,7 +290,7 @@ static int loop_wait(struct loop *l)
 	if (l->served)
 		l->served_ns += now_ns - l->turn_ns;
 	l->turn_ns = now_ns;
-	if (now_ns + l->settle.ns >= loop_next_due_ns(l))
+	if (loop_is_due(l, now_ns))
 		return loop_look(l);
 	if (spin_worth(&l->spin, now_ns)) {
 		count = loop_spin(l);
@@ -292,10 +300,10 @@ static int loop_wait(struct loop *l)
 			return count;
 		}
 		now_ns = clock_ns();
-		if (now_ns + l->settle.ns >= loop_next_due_ns(l))
+		if (loop_is_due(l, now_ns))
 			return loop_look(l);
 	}
-	loop_arm(l);
+	loop_arm(l, now_ns);
 	l->slept = l->settle.max_ns && now_ns < l->armed_ns;
 	count = loop_epoll(l, -1);
 	l->turn_ns = clock_ns();

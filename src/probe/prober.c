@@ -414,7 +414,8 @@ static uint32_t starved_ns(const struct probe_target *t, uint64_t tick_ns, uint3
 	if (tick_ns == w->tick_ns && late_ns < w->tick_late_ns + TICK_NS)
 		return late_ns < w->tick_late_ns ? late_ns : w->tick_late_ns;
 	if (tick_ns != w->tick_ns)
-		pace_tick(&w->pace, w->loop.served_ns, target_grid_ns(t), w->loop.settle.ns);
+		pace_tick(&w->pace, w->loop.served_ns, target_grid_ns(t),
+			settle_early_ns(&w->loop.settle, 0));
 	w->tick_ns = tick_ns;
 	w->tick_late_ns = late_ns;
 	return late_ns;

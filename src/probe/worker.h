@@ -19,16 +19,17 @@
 #define SET_UPS_MAX   512  /* under way at once in one worker */
 #define STRANGERS_MAX 1024 /* connections of one worker that have not said hello yet */
 #define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
-#define HURRY_NS      (100 * NS_PER_US) /* half of what a probe may be */
+#define TOO_LATE_NS   (200 * NS_PER_US)
+#define HURRY_NS      (TOO_LATE_NS / 2)
 #define TICKS	      128
 /* In a tick: sent within 2 ms or so, where payloads are small and the host's. More, and one whose CPU is taken away delays more of them. */
 #define TICK_TARGETS 200
 #define TICK_PAYLOAD 4096
 #define TICK_NS	     (500 * NS_PER_US) /* for sending all probes of a tick */
-#define SETTLE_NS    (100 * NS_PER_US) /* to be awake before a probe is due, at most */
+#define SETTLE_NS    (300 * NS_PER_US) /* to be awake before a probe is due, at most */
 /* For an answer, or the next probe of a burst, before going to sleep; and for all of it in a second, a fiftieth. */
 #define LOOK_NS	      (150 * NS_PER_US)
-#define BURST_NS      (40 * NS_PER_US)
+#define BURST_NS      (100 * NS_PER_US)
 #define LOOK_PER_S_NS (20 * NS_PER_MS)
 #define PATTERN_BYTES 65537 /* prime: no payload size divides it */
 
@@ -74,6 +75,7 @@ enum target_state {
 struct lane {
 	uint64_t period_ns; /* 0: free */
 	struct list targets;
+	struct list late; /* let those go first that can still be on time */
 	struct loop_timer timer;
 	struct worker *worker;
 };
@@ -233,9 +235,14 @@ void worker_next_turn(struct worker *w);
 
 void target_turn(struct probe_target *t); /* a probe of it is due, or overdue */
 
+static inline uint64_t target_tick_ns(const struct probe_target *t)
+{
+	return t->phase_ns + t->slot * t->want.period_ns;
+}
+
 static inline uint64_t target_due_ns(const struct probe_target *t)
 {
-	return t->phase_ns + t->slot * t->want.period_ns + t->after_tick_ns;
+	return target_tick_ns(t) + t->after_tick_ns;
 }
 
 /* From tick to tick. */

@@ -398,7 +398,13 @@ static void test_settling_is_learned_from_what_most_sleeps_take(void **state)
 	settle_init(&s, 100 * NS_PER_US);
 	for (int i = 0; i < 2000; i++)
 		settle_learn(&s, i % 20 ? 30 * NS_PER_US : NS_PER_MS);
-	assert_in_range(s.ns, 28 * NS_PER_US, 32 * NS_PER_US);
+	assert_in_range(s.ns, 28 * NS_PER_US, 50 * NS_PER_US);
+	for (int i = 0; i < 2000; i++)
+		settle_learn(&s, i % 5 ? 30 * NS_PER_US : 80 * NS_PER_US);
+	assert_in_range(s.ns, 70 * NS_PER_US, 90 * NS_PER_US);
+	assert_int_equal(settle_early_ns(&s, NS_PER_S), s.ns);
+	assert_int_equal(settle_early_ns(&s, 960 * NS_PER_US), 60 * NS_PER_US);
+	assert_int_equal(settle_early_ns(&s, 10 * NS_PER_US), SETTLE_LEAST_NS);
 	for (int i = 0; i < 1000; i++)
 		settle_learn(&s, NS_PER_MS);
 	assert_int_equal(s.ns, 100 * NS_PER_US);

@@ -403,6 +403,61 @@ static void test_each_pair_of_a_tick_is_due_at_a_time_of_its_own(void **state)
 	}
 }
 
+#define SHARING 100
+
+/* The worker waits for its inbox, as if another had its CPU, from before a tick until some of it are too late. */
+static void hold_up(uint64_t tick_ns)
+{
+	struct worker *w = &f.prober->worker[0];
+
+	usleep((useconds_t)((tick_ns - 2 * NS_PER_MS - clock_ns()) / NS_PER_US));
+	pthread_mutex_lock(&w->inbox_lock);
+	loop_wake(&w->loop);
+	while (clock_ns() < tick_ns + 2 * TOO_LATE_NS)
+		;
+	pthread_mutex_unlock(&w->inbox_lock);
+}
+
+/* Whether the first of a tick was sent after another of it. All of it are answered. */
+static bool first_gave_way(void)
+{
+	uint64_t first_ns = 0, earliest_ns = UINT64_MAX;
+	struct probe_result r;
+
+	for (int i = 0; i < SHARING; i++) {
+		r = next_of(PROBE_ANSWERED);
+		if (!r.target->place)
+			first_ns = r.wall_ns;
+		else if (r.wall_ns < earliest_ns)
+			earliest_ns = r.wall_ns;
+	}
+	assert_true(first_ns);
+	return earliest_ns < first_ns;
+}
+
+static void test_a_probe_that_is_too_late_lets_those_go_first_that_are_not(void **state)
+{
+	uint64_t period_ns = 200 * NS_PER_MS, tick_ns = 0;
+	bool gave_way = false;
+
+	(void)state;
+	for (uint32_t copy = 0; copy < SHARING; copy++)
+		tick_ns = tick_of(add(2, period_ns, copy));
+	for (int i = 0; i < SHARING; i++)
+		next_of(PROBE_UP);
+	for (int tries = 0; !gave_way && tries < 20; tries++) {
+		struct probe_result r;
+
+		while (tick_ns < clock_ns() + 50 * NS_PER_MS)
+			tick_ns += period_ns;
+		while (probe_engine_next(f.prober, &r))
+			;
+		hold_up(tick_ns);
+		gave_way = first_gave_way();
+	}
+	assert_true(gave_way);
+}
+
 static void test_a_lull_is_near_and_well_before_a_tick(void **state)
 {
 	uint64_t tick_ns = tick_of(add(2, PROBE_GRID_NS, 0)), near_ns, lull_ns;
@@ -546,6 +601,7 @@ int main(void)
 		TEST(test_large_payloads_are_spread_over_all_ticks),
 		TEST(test_pairs_with_a_period_shorter_than_the_grid_send_together_too),
 		TEST(test_each_pair_of_a_tick_is_due_at_a_time_of_its_own),
+		TEST(test_a_probe_that_is_too_late_lets_those_go_first_that_are_not),
 		TEST(test_a_lull_is_near_and_well_before_a_tick),
 		TEST(test_looking_for_answers_ends_with_its_share_of_a_second),
 		TEST(test_a_lane_is_in_the_order_in_which_probes_are_due),
