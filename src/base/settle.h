@@ -7,7 +7,7 @@
  *	settle_learn(&s, clock_ns() - wake_ns);				each time that a sleep has ended
  *
  * To wake a sleeping CPU takes from a few microseconds to a hundred, and no setting says how many. The time is
- * learned: nine sleeps of ten end within it, so a host that wakes up fast pays next to nothing for looking. A sixteenth of a sleep at most,
+ * learned: nine sleeps of ten end within it, so a host that wakes up fast pays next to nothing for looking. A 64th of a sleep at most,
  * but for short ones.
  */
 #ifndef WEIR_BASE_SETTLE_H
@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#define SETTLE_SHARE	16
+#define SETTLE_SHARE	64
 #define SETTLE_LEAST_NS 50000ull
 #define SETTLE_DOWN_NS	1000ull
 #define SETTLE_UP_NS	(9 * SETTLE_DOWN_NS)

@@ -403,7 +403,7 @@ static void test_settling_is_learned_from_what_most_sleeps_take(void **state)
 		settle_learn(&s, i % 5 ? 30 * NS_PER_US : 80 * NS_PER_US);
 	assert_in_range(s.ns, 70 * NS_PER_US, 90 * NS_PER_US);
 	assert_int_equal(settle_early_ns(&s, NS_PER_S), s.ns);
-	assert_int_equal(settle_early_ns(&s, 960 * NS_PER_US), 60 * NS_PER_US);
+	assert_int_equal(settle_early_ns(&s, 3840 * NS_PER_US), 60 * NS_PER_US);
 	assert_int_equal(settle_early_ns(&s, 10 * NS_PER_US), SETTLE_LEAST_NS);
 	for (int i = 0; i < 1000; i++)
 		settle_learn(&s, NS_PER_MS);
