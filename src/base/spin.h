@@ -39,7 +39,8 @@ struct spin {
 	uint64_t until_ns, looked_ns;
 	uint64_t spent_ns; /* looking, so far; whoever owns it may set it back */
 	bool was_aside;
-	int credit;	   /* successes weigh one, failures four */
+	int credit; /* successes weigh one */
+	int failure; /* and failures so much; 4 unless the owner, who bounds what is spent, wants less */
 	uint64_t trial_ns; /* when the next trial is due */
 	uint64_t trial_gap_ns;
 };
@@ -48,6 +49,7 @@ static inline void spin_init(struct spin *s, uint64_t limit_ns)
 {
 	s->limit_ns = limit_ns;
 	s->credit = SPIN_CREDIT_MAX / 2;
+	s->failure = 4;
 	s->trial_ns = 0;
 	s->trial_gap_ns = SPIN_TRIAL_NS;
 	s->spent_ns = 0;
@@ -90,7 +92,7 @@ static inline void spin_end(struct spin *s, bool found)
 		s->trial_gap_ns = SPIN_TRIAL_NS;
 	else if (!s->credit && s->trial_gap_ns < SPIN_TRIAL_MAX_NS)
 		s->trial_gap_ns *= 2;
-	s->credit += found ? 1 : -4;
+	s->credit += found ? 1 : -s->failure;
 	if (s->credit > SPIN_CREDIT_MAX)
 		s->credit = SPIN_CREDIT_MAX;
 	if (s->credit < 0)

@@ -269,6 +269,7 @@ static int worker_init(struct worker *w, struct probe_engine *engine, size_t ind
 	settle_init(&w->loop.settle, SETTLE_NS);
 	pace_init(&w->pace);
 	spin_init(&w->loop.spin, 0);
+	w->loop.spin.failure = 1;
 	if (!ret && engine->config.tls)
 		ret = rpc_tls_new(&w->tls, engine->config.tls, e);
 	while (!ret && w->doors < doors) {
