@@ -29,7 +29,7 @@
 #define SETTLE_NS    (300 * NS_PER_US) /* to be awake before a probe is due, at most */
 /* For an answer, or the next probe of a burst, before going to sleep; and for all of it in a second, a fiftieth. */
 #define LOOK_NS	      (250 * NS_PER_US)
-#define BURST_NS      (100 * NS_PER_US)
+#define BURST_NS      (40 * NS_PER_US)
 #define LOOK_PER_S_NS (20 * NS_PER_MS)
 #define PATTERN_BYTES 65537 /* prime: no payload size divides it */
 
