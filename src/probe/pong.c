@@ -3,8 +3,6 @@
  * connects to a port of ours, we connect to one of its own, and what comes by the first goes back by the
  * second. There is no token: only the address that the call named may connect, and nobody is connected to
  * who has not proved to own that address by connecting first. */
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -142,13 +140,13 @@ static int connect_back(struct loop *l, struct pong *p)
 	struct sock_addr from = engine->nic[p->nic].addr;
 	bool is_local = probe_engine_nic(engine, &p->client) >= 0;
 	struct sock_options options = { .device = device[0] && !is_local ? device : NULL };
-	int fd, on = 1;
+	int fd;
 
 	sock_addr_set_port(&from, 0);
 	fd = sock_connect_start(&p->client, &from, &options, NULL);
 	if (fd < 0)
 		return fd;
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	data_socket(fd);
 	if (loop_add(l, &p->out, fd, EPOLLOUT, pong_out_ready, NULL)) {
 		close(fd);
 		p->out.fd = -1;

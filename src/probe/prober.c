@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The asking end: the life of a target, from its agent's address to a row per probe. */
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -235,7 +233,7 @@ static void connect_data(struct probe_target *t)
 	const char *device = t->is_local ? "" : engine->nic[t->nic].device;
 	struct sock_options options = { .device = device[0] ? device : NULL };
 	struct sock_addr to = t->want.peer, from = t->want.local;
-	int fd, on = 1;
+	int fd;
 
 	sock_addr_set_port(&to, t->port);
 	sock_addr_set_port(&from, 0);
@@ -244,7 +242,7 @@ static void connect_data(struct probe_target *t)
 		fail(t, PROBE_AT_CONNECT, -fd);
 		return;
 	}
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	data_socket(fd);
 	if (loop_add(&t->worker->loop, &t->data, fd, EPOLLOUT, target_ready, NULL)) {
 		close(fd);
 		t->data.fd = -1;
@@ -332,7 +330,10 @@ void target_begin(struct probe_target *t)
 
 void target_end(struct probe_target *t)
 {
-	count_in_flight(t->worker, (int)(t->oldest - t->next), clock_ns());
+	uint32_t under_way = t->next - t->oldest;
+
+	t->worker->sent -= under_way; /* there will be no row of them */
+	count_in_flight(t->worker, -(int)under_way, clock_ns());
 	close_data(t);
 	close_client(t);
 	leave_turn(t);

@@ -20,7 +20,6 @@ void answer_keepalive(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 void answerer_close(struct answerer *a)
@@ -211,6 +210,7 @@ static void door_ready(struct loop *l, struct loop_fd *source, uint32_t events)
 		}
 		w->strangers++;
 		answer_keepalive(fd);
+		data_socket(fd);
 		set_stamps(fd);
 		a->worker = w;
 		a->peer = peer;

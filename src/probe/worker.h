@@ -224,6 +224,7 @@ static inline size_t worker_of_nic(size_t nic)
 
 void worker_push(struct worker *w, const struct probe_result *r, bool urgent);
 int worker_order(struct worker *w, const struct order *what); /* a copy of it; 0 or -ENOMEM */
+void data_socket(int fd); /* that probes go by: no delay, soon sent again */
 
 /* Says how long to look for what may come before going to sleep, when that has changed. */
 void worker_expect(struct worker *w, uint64_t now_ns);
@@ -259,7 +260,7 @@ void lane_leave(struct probe_target *t);
 int door_open(struct door *d, struct worker *w, size_t nic, struct err *e);
 void door_close(struct door *d);
 void answerer_close(struct answerer *a);
-void answer_keepalive(int fd); /* and no delay */
+void answer_keepalive(int fd);
 /* Take a token that is expected; false: it is not, or not for this. */
 bool engine_take_expected(struct probe_engine *engine, const struct probe_hello *hello,
 	const struct sock_addr *peer, size_t nic);

@@ -6,9 +6,11 @@ import contextlib
 import ipaddress
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from probetest import PATIENCE_S, Agent, free_ports, wait_for  # first: sets the path
@@ -142,6 +144,39 @@ def test_one_direction_dropped_is_lost_probes_until_it_is_open(net, peer, lost):
     net.await_good(SICK)
 
 
+def tcp_data(packet, source):
+    """What tells the data of a probe from other packets, and is the same when it is sent again: ports and sequence. None: something else."""
+    tcp = packet[(packet[0] & 15) * 4:]
+    ports = int.from_bytes(tcp[0:2], "big"), int.from_bytes(tcp[2:4], "big")
+    if packet[0] >> 4 != 4 or packet[9] != 6 or packet[12:16] != ipaddress.ip_address(source).packed or PORT in ports:
+        return None
+    return (*ports, tcp[4:8]) if len(tcp) > (tcp[12] >> 4) * 4 else None
+
+
+@needs_network
+@pytest.mark.skipif(tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (6, 15), reason="this kernel sends again after 200 ms")
+@pytest.mark.parametrize("source", ["10.77.5.1", SICK], ids=["there", "back"])
+def test_a_lost_packet_is_sent_again_before_the_next_probe_is_due(net, peer, source):
+    lost, again = {}, []
+
+    def lose(_, packet):
+        data, now = tcp_data(packet, source), time.monotonic()
+        if data in lost:
+            again.append(now - lost.pop(data))
+        elif data and not lost:
+            lost[data] = now
+            return True
+        return False
+
+    net.wire.lose = lose
+    try:
+        wait_for("packets that are sent again", lambda: len(again) >= 5, 2 * PATIENCE_S)
+    finally:
+        net.wire.lose = None
+    assert 0.04 < min(again) < 0.15  # a busy machine makes it longer, nothing makes it shorter
+    net.await_good(SICK)
+
+
 @needs_network
 def test_added_delay_is_in_the_round_trips_of_that_path_alone(net, peer):
     net.wire.delay_s = 0.15
@@ -196,6 +231,18 @@ def all_rows_are_there(agent):
     rows, health = agent.rows(), agent.status().health
     assert all(len(row) == 4 for row in rows)
     assert (len(rows), health.results_dropped) == (health.probes_sent, 0)
+
+
+def test_probes_under_way_at_a_stop_have_no_row_and_are_not_counted(two):
+    a, b = two
+    a.start([(loopback(1), loopback(2))])
+    wait_for("rows", a.rows)
+    b.signal(signal.SIGSTOP)
+    try:
+        time.sleep(0.5)  # two or three, each with a second to be answered
+        all_rows_are_there(a)
+    finally:
+        b.signal(signal.SIGCONT)
 
 
 def test_rows_outlive_a_full_disk(small_disk, two):
