@@ -22,6 +22,14 @@ struct sample {
 #define SAMPLES_MAX 4096 /* of one target in one window; beyond it they are only counted */
 
 struct agent_target {
+	/* What a row touches: first, where the engine fetches it. */
+	size_t nic;
+	char local[SOCK_ADDR_TEXT], peer[SOCK_ADDR_TEXT];
+	uint64_t sent, lost, corrupt, answered; /* in this window */
+	uint64_t late_ns;			/* the latest of it */
+	struct sample *sample;
+	size_t samples, room;
+
 	struct list link;
 	struct agent *agent;
 	struct probe_target *probe;
@@ -30,14 +38,6 @@ struct agent_target {
 	Weir__V1__TargetState state;
 	bool wanted;  /* by the list that is being made */
 	size_t place; /* in the request of the change under way */
-
-	/* What a row touches. */
-	size_t nic;
-	char local[SOCK_ADDR_TEXT], peer[SOCK_ADDR_TEXT];
-	uint64_t sent, lost, corrupt, answered; /* in this window */
-	uint64_t late_ns;			/* the latest of it */
-	struct sample *sample;
-	size_t samples, room;
 };
 
 /* A StartPings or StopPings that waits for its targets. */

@@ -38,6 +38,7 @@
 
 #define PROBE_NICS_MAX	     64
 #define PROBE_NICS_PER_LOOP  8
+#define PROBE_FETCHED	     256
 #define PROBE_IN_FLIGHT	     16
 #define PROBE_LOSSES_MAX     3
 #define PROBE_TIMEOUT_NS     (1 * NS_PER_S)
@@ -82,7 +83,7 @@ struct probe_want {
 	uint32_t payload_bytes;
 	uint32_t copy; /* several connections of one pair: 0, 1, ... */
 	bool verify;
-	void *context; /* the caller's, found again in each result */
+	void *context; /* the caller's, found again in each result; of many in a row, its first PROBE_FETCHED bytes are in the cache by then */
 };
 
 struct probe_target;
