@@ -39,6 +39,7 @@ struct agent_target {
 	bool wanted;  /* by the list that is being made */
 	size_t place; /* in the request of the change under way */
 };
+_Static_assert(offsetof(struct agent_target, link) <= PROBE_FETCHED, "a row touches no more");
 
 /* A StartPings or StopPings that waits for its targets. */
 struct change {
