@@ -61,17 +61,20 @@ static void opt_wrap(struct out *o, int column, const char *words)
 void opt_help(const struct opt_table *t, struct out *o)
 {
 	char left[96], words[1024], choices[256];
+	const char *section = NULL; /* that is not said yet */
 
 	out_text(o, "weir %s: %s\n\nusage: weir %s %s\n", t->command, t->summary, t->command,
 		t->usage);
 	for (const struct opt *opt = t->opts; opt->name; opt++) {
+		section = opt->section ? opt->section : section;
 		if (!opt_shown(t, opt))
 			continue;
-		if (opt->section) {
+		if (section) {
 			out_style(o, OUT_BOLD);
-			out_text(o, "\n%s\n", opt->section);
+			out_text(o, "\n%s\n", section);
 			out_style(o, OUT_PLAIN);
 		}
+		section = NULL;
 		opt_spelling(opt, left, sizeof(left));
 		opt_choices(opt, choices, sizeof(choices));
 		snprintf(words, sizeof(words), opt_has_default(opt) ? "%s%s (%s)" : "%s%s",
@@ -83,7 +86,8 @@ void opt_help(const struct opt_table *t, struct out *o)
 	}
 	if (t->examples)
 		out_text(o, "\nexamples\n%s", t->examples);
-	out_text(o, "\nThe whole story: man weir-%s\n", t->command);
+	out_text(
+		o, "\nThe whole story: man weir-%.*s\n", (int)strcspn(t->command, " "), t->command);
 }
 
 /* scdoc takes a backslash before the characters it would read as markup. */

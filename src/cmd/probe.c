@@ -6,12 +6,15 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "probe/pings.h"
 
 enum { ACT_MESH = 1, ACT_START = 2, ACT_STOP = 4, ACT_LOAD = 8, ACT_PAIRS = 16 };
 static const char *const acts[] = { "mesh", "start", "stop", "load-test", "pairs" };
+static const char *const commands[] = { "probe mesh", "probe start", "probe stop",
+	"probe load-test", "probe pairs" };
 #define ACTS 5
 static const char *const kinds[] = { "latency", "stream", "p2p", NULL };
 
@@ -43,21 +46,78 @@ static const struct opt opts[] = {
 		.only = ACT_LOAD,
 		.help = "instead of hosts: 9 addresses per node, where its agent is and its 8 NICs in "
 			"rail order, commas between them" },
+	{ .name = "payload",
+		FIELD(OPT_SIZE, payload_bytes),
+		.arg = "BYTES",
+		.section = "probes",
+		.initial = "1",
+		.min = 1,
+		.max = 2 << 20,
+		.only = ACT_MESH | ACT_LOAD | ACT_PAIRS,
+		.help = "payload of a probe" },
+	{ .name = "timeout",
+		FIELD(OPT_DURATION, timeout_ns),
+		.arg = "TIME",
+		.initial = "1",
+		.unit = "s",
+		.min = 0.001 * NS_PER_S,
+		.max = 60.0 * NS_PER_S,
+		.only = ACT_MESH | ACT_LOAD | ACT_PAIRS,
+		.help = "a probe without an answer is lost after so long" },
+	{ .name = "verify",
+		FIELD(OPT_BOOL, verify),
+		.only = ACT_MESH | ACT_START,
+		.help = "check every byte of every answer" },
 	{ .name = "rate",
 		FIELD(OPT_NUMBER, rate),
 		.arg = "N",
+		.section = "mesh, start",
 		.initial = "5",
 		.min = 0.01,
 		.max = 1000,
-		.section = "probes",
 		.only = ACT_MESH | ACT_START,
 		.help = "probes per second and pair" },
+	{ .name = "budget",
+		FIELD(OPT_NUMBER, budget),
+		.arg = "N",
+		.initial = "250",
+		.min = 0,
+		.max = 1e6,
+		.only = ACT_MESH | ACT_START,
+		.help = "most probes per second that a NIC sends; where the list has more, an even "
+			"part of it is taken; 0: no limit" },
+	{ .name = "series",
+		FIELD(OPT_INT, series),
+		.arg = "N",
+		.initial = "400",
+		.min = 0,
+		.max = 20000,
+		.only = ACT_MESH,
+		.help = "most pairs that a host probes, so that results grow with the hosts and not with "
+			"their square; 0: no limit" },
+	{ .name = "window",
+		FIELD(OPT_DURATION, window_ns),
+		.arg = "TIME",
+		.initial = "1",
+		.unit = "s",
+		.min = 0.1 * NS_PER_S,
+		.max = 60.0 * NS_PER_S,
+		.only = ACT_MESH,
+		.help = "judge so often" },
+	{ .name = "length",
+		.letter = 'l',
+		FIELD(OPT_DURATION, duration_ns),
+		.arg = "TIME",
+		.initial = "0",
+		.unit = "s",
+		.only = ACT_MESH,
+		.help = "end after so long; 0: at Ctrl-C" },
 	{ .name = "kind",
 		FIELD(OPT_CHOICE, kind),
 		.arg = "KIND",
+		.section = "pairs",
 		.initial = "latency",
 		.choices = kinds,
-		.section = "rounds",
 		.only = ACT_PAIRS,
 		.help = "what each pair of a round does: probes, a stream of TCP each way, or a transfer "
 			"from memory to memory each way, on all rails at once" },
@@ -67,6 +127,8 @@ static const struct opt opts[] = {
 		.arg = "TIME",
 		.initial = "2",
 		.unit = "s",
+		.min = 0.1 * NS_PER_S,
+		.max = 60.0 * NS_PER_S,
 		.only = ACT_PAIRS,
 		.help = "of a round" },
 	{ .name = "rounds",
@@ -106,10 +168,10 @@ static const struct opt opts[] = {
 	{ .name = "iterations",
 		FIELD(OPT_INT, iterations),
 		.arg = "N",
+		.section = "load-test",
 		.initial = "5",
 		.min = 1,
 		.max = 1000,
-		.section = "load",
 		.only = ACT_LOAD,
 		.help = "how often the load is raised" },
 	{ .name = "iteration-length-in-seconds",
@@ -117,6 +179,8 @@ static const struct opt opts[] = {
 		.arg = "TIME",
 		.initial = "60",
 		.unit = "s",
+		.min = 0.1 * NS_PER_S,
+		.max = 366.0 * 86400 * NS_PER_S,
 		.only = ACT_LOAD,
 		.help = "of an iteration" },
 	{ .name = "iteration-increase-connections-per-nic",
@@ -147,58 +211,6 @@ static const struct opt opts[] = {
 		FIELD(OPT_BOOL, verify),
 		.only = ACT_LOAD,
 		.help = "check every byte of every answer" },
-	{ .name = "budget",
-		FIELD(OPT_NUMBER, budget),
-		.arg = "N",
-		.initial = "250",
-		.min = 0,
-		.max = 1e6,
-		.only = ACT_MESH | ACT_START,
-		.help = "most probes per second that a NIC sends; where the list has more, an even "
-			"part of it is taken; 0: no limit" },
-	{ .name = "series",
-		FIELD(OPT_INT, series),
-		.arg = "N",
-		.initial = "400",
-		.min = 0,
-		.max = 20000,
-		.only = ACT_MESH,
-		.help = "most pairs that a host probes, so that results grow with the hosts and not with "
-			"their square; 0: no limit" },
-	{ .name = "payload",
-		FIELD(OPT_SIZE, payload_bytes),
-		.arg = "BYTES",
-		.initial = "1",
-		.min = 1,
-		.max = 2 << 20,
-		.only = ACT_MESH | ACT_LOAD | ACT_PAIRS,
-		.help = "payload of a probe" },
-	{ .name = "verify",
-		FIELD(OPT_BOOL, verify),
-		.only = ACT_MESH | ACT_START,
-		.help = "check every byte of every answer" },
-	{ .name = "timeout",
-		FIELD(OPT_DURATION, timeout_ns),
-		.arg = "TIME",
-		.initial = "1",
-		.unit = "s",
-		.only = ACT_MESH | ACT_LOAD | ACT_PAIRS,
-		.help = "a probe without an answer is lost after so long" },
-	{ .name = "window",
-		FIELD(OPT_DURATION, window_ns),
-		.arg = "TIME",
-		.initial = "1",
-		.unit = "s",
-		.only = ACT_MESH,
-		.help = "judge so often" },
-	{ .name = "length",
-		.letter = 'l',
-		FIELD(OPT_DURATION, duration_ns),
-		.arg = "TIME",
-		.initial = "0",
-		.unit = "s",
-		.only = ACT_MESH,
-		.help = "end after so long; 0: at Ctrl-C" },
 	{ .name = "port",
 		.letter = 'p',
 		FIELD(OPT_INT, port),
@@ -259,12 +271,6 @@ const struct opt_table probe_option_table = {
 	.variant = ACT_MESH | ACT_START | ACT_STOP | ACT_LOAD | ACT_PAIRS,
 };
 
-static void said(void *context, const char *host, const char *words)
-{
-	(void)context;
-	log_warn("%s: %s", host, words);
-}
-
 static int probe_pings(
 	const struct probe_options *o, const struct hosts *hosts, bool start, struct err *e)
 {
@@ -273,10 +279,12 @@ static int probe_pings(
 		.tls = o->tls,
 		.rate = o->rate,
 		.budget = o->budget,
-		.verify = o->verify,
-		.said = said };
+		.verify = o->verify };
 	int ret = start ? mesh_parse(&want.mesh, o->targets, e) : 0;
 
+	if (start && o->rate != (int32_t)o->rate)
+		return err_set(
+			e, EINVAL, "--rate %g: start takes whole probes per second", o->rate);
 	if (!ret)
 		ret = pings_all(&want, start, e);
 	return ret;
@@ -353,9 +361,14 @@ int cmd_probe(int argc, char **argv)
 	for (int i = 0; argc > 1 && i < ACTS; i++)
 		if (!strcmp(argv[1], acts[i]))
 			act = i;
-	if (act >= 0)
+	if (act >= 0) {
 		table.variant = 1u << act;
+		table.command = commands[act];
+		table.usage = "[options]";
+	}
 	if (act < 0 && (argc < 2 || argv[1][0] != '-')) {
+		if (argc > 1)
+			log_error("there is no probe \"%s\"", argv[1]);
 		log_error("usage: weir probe %s", table.usage);
 		return STATUS_USAGE;
 	}
