@@ -36,6 +36,7 @@ struct load {
 	struct probe_past past;
 	struct controller_host *host; /* their names, beyond the runs */
 	uint32_t hosts, rails, silent;
+	size_t refused; /* pairs of all iterations */
 };
 
 static void emit_iteration(struct out *o, const struct load *l, size_t index, bool full)
@@ -116,6 +117,7 @@ static void take(struct load *l, const struct controller_view *view)
 		it->host[p->m.from_host].sent += p->sent;
 		it->host[p->m.from_host].failed += p->lost + p->corrupt;
 	}
+	l->refused += view->refused;
 	l->silent = 0;
 	for (uint32_t h = 0; h < view->hosts; h++) {
 		l->host[h] = view->host[h];
@@ -156,6 +158,9 @@ static void emit_record(struct out *o, const struct load *l)
 	out_u64(o, "hosts", NULL, l->hosts);
 	out_u64(o, "rails", NULL, l->rails);
 	out_u64(o, "silent_agents", NULL, l->silent);
+	out_u64(o, "refused", NULL, l->refused);
+	if (l->refused)
+		out_text(o, "refused %zu connections, which were not probed\n", l->refused);
 	out_u64(o, "succeeded", NULL, succeeded);
 	out_u64(o, "failed", NULL, failed);
 	out_f64(o, "rate", NULL, l->options->rate);
@@ -218,7 +223,7 @@ static int iterate(struct load *l, struct controller_want *want, int stop_fd, st
 	return ret;
 }
 
-/* 0 when every probe of every iteration was answered, and there were some. */
+/* 0 when every connection was made, every probe of every iteration answered, and there were some. */
 static int judge(const struct load *l)
 {
 	uint64_t failed = 0;
@@ -226,7 +231,7 @@ static int judge(const struct load *l)
 	for (size_t i = 0; i < l->count; i++)
 		failed +=
 			l->iteration[i].lost + l->iteration[i].corrupt + !l->iteration[i].rtt.count;
-	return failed || l->silent || !l->count ? STATUS_FAILED : STATUS_GOOD;
+	return failed || l->silent || l->refused || !l->count ? STATUS_FAILED : STATUS_GOOD;
 }
 
 static int test(struct load *l, struct controller_want *want, struct err *e)

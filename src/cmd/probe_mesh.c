@@ -17,6 +17,7 @@ struct shown {
 	struct out out;
 	const struct probe_options *options;
 	struct probe_past past;
+	bool incomplete; /* hosts were silent at the end, or pairs refused */
 	uint64_t began_ns, began_wall_ns;
 	FILE *csv;
 	bool live; /* a table that rewrites itself */
@@ -82,13 +83,20 @@ static void say_table(struct shown *s, const struct controller_view *view, const
 	fflush(s->out.file);
 }
 
-static void say_window(struct shown *s, const struct controller_view *view)
+static uint32_t count_silent(const struct controller_view *view)
 {
-	char line[300], p50[UNITS_TEXT], p99[UNITS_TEXT];
 	uint32_t silent = 0;
 
 	for (uint32_t i = 0; i < view->hosts; i++)
 		silent += !view->host[i].answers;
+	return silent;
+}
+
+static void say_window(struct shown *s, const struct controller_view *view)
+{
+	char line[300], p50[UNITS_TEXT], p99[UNITS_TEXT];
+	uint32_t silent = count_silent(view);
+
 	out_object(&s->out, NULL);
 	out_str(&s->out, "schema", NULL, "weir/probe-event/1");
 	out_str(&s->out, "event", NULL, "window");
@@ -166,7 +174,8 @@ static void emit_verdicts(struct out *o, const struct shown *s, const struct con
 			v->cannot_tell ? " (cannot tell)" : "");
 	}
 	out_end(o);
-	out_text(o, s->past.count ? "" : "nothing is bad\n");
+	if (!s->past.count)
+		out_text(o, "nothing %sis bad\n", s->incomplete ? "else " : "");
 }
 
 static void emit_record(struct out *o, const struct shown *s, const struct controller_view *view)
@@ -198,6 +207,9 @@ static void emit_record(struct out *o, const struct shown *s, const struct contr
 			out_text(o, "silent  %s\n", view->host[i].name);
 		}
 	out_end(o);
+	out_u64(o, "refused", NULL, view->refused);
+	if (view->refused)
+		out_text(o, "refused %zu pairs, which nobody probed\n", view->refused);
 	emit_verdicts(o, s, view);
 	out_array(o, "pair");
 	for (size_t i = 0; o->mode == OUT_JSON && i < view->pairs; i++)
@@ -226,6 +238,7 @@ static void say_end(struct shown *s, const struct controller_view *view)
 	struct file_record r = { s, view };
 	int lines;
 
+	s->incomplete = count_silent(view) || view->refused;
 	log_progress(NULL);
 	clear_table(s);
 	emit_record(&s->out, s, view);
@@ -289,7 +302,7 @@ int probe_mesh(const struct probe_options *o, const struct hosts *hosts, struct 
 	out_init(&s.out, stdout, o->json ? OUT_JSON : OUT_TEXT);
 	s.live = !o->json && isatty(STDOUT_FILENO);
 	ret = controller_mesh(&want, stop_fd, e);
-	status = probe_status(&s.past);
+	status = s.incomplete ? STATUS_FAILED : probe_status(&s.past);
 	free(s.past.verdict);
 	if (s.csv && (ferror(s.csv) | fclose(s.csv)) && !ret)
 		ret = err_set(e, EIO, "cannot write all of %s", o->csv);

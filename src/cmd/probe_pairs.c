@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/probe.h"
+#include "probe/roll.h"
 #include "probe/runs.h"
 #include "probe/tournament.h"
 
@@ -19,11 +20,12 @@
 
 struct play {
 	const struct probe_options *options;
-	const struct hosts *hosts;
+	struct hosts hosts, silent; /* who plays, and who did not answer before it began */
 	struct out out;
 	struct controller_host *host;
 	double *late_ns; /* of each host, in a window */
 	uint32_t count, rails, rounds, round;
+	size_t refused; /* pairs, which were not probed */
 	struct tournament t;
 	struct verdicts *verdicts;
 	bool again;    /* a round is measured once more */
@@ -93,7 +95,8 @@ static void take_window(struct play *p, const struct controller_view *view)
 
 static void take_round(struct play *p, const struct controller_view *view)
 {
-	p->rails = view->rails;
+	if (view->rails > p->rails)
+		p->rails = view->rails;
 	memcpy(p->host, view->host, view->hosts * sizeof(*p->host));
 	for (size_t i = 0; i < view->pairs; i++) {
 		const struct controller_pair *c = &view->pair[i];
@@ -101,6 +104,7 @@ static void take_round(struct play *p, const struct controller_view *view)
 
 		if (!r)
 			return;
+		p->refused += c->refused && !p->again;
 		r->sent = c->sent; /* of the last time it was measured */
 		r->lost = c->lost + c->corrupt;
 	}
@@ -119,7 +123,7 @@ static int probe_round(
 {
 	struct controller_want want;
 
-	probe_want(&want, p->options, p->hosts);
+	probe_want(&want, p->options, &p->hosts);
 	want.mesh.kind = p->again ? MESH_GIVEN : MESH_ROUND;
 	want.mesh.round = p->round;
 	want.mesh.given = pair;
@@ -229,6 +233,33 @@ static void emit_result(struct out *o, const struct play *p, const struct tourna
 	out_end(o);
 }
 
+static void emit_silent(struct out *o, const char *name)
+{
+	out_str(o, NULL, NULL, name);
+	out_text(o, "silent  %s\n", name);
+}
+
+/* Somebody was not there, or not probed. */
+static bool is_incomplete(const struct play *p)
+{
+	bool all = !p->silent.count && !p->refused;
+
+	for (uint32_t i = 0; i < p->count; i++)
+		all &= p->host[i].answers;
+	return !all;
+}
+
+static void emit_all_silent(struct out *o, const struct play *p)
+{
+	out_array(o, "silent");
+	for (size_t i = 0; i < p->silent.count; i++)
+		emit_silent(o, p->silent.name[i]);
+	for (uint32_t i = 0; i < p->count; i++)
+		if (!p->host[i].answers)
+			emit_silent(o, p->host[i].name);
+	out_end(o);
+}
+
 static void emit_record(struct out *o, const struct play *p)
 {
 	char words[PROBE_SUBJECT], text[UNITS_TEXT];
@@ -247,6 +278,10 @@ static void emit_record(struct out *o, const struct play *p)
 	out_f64_as(o, is_latency(p) ? "median_ns" : "median_bits_per_s", p->t.usual, "median  %s\n",
 		value_text(p, p->t.usual, text));
 	out_f64(o, "slow_factor", NULL, p->options->slow);
+	emit_all_silent(o, p);
+	out_u64(o, "refused", NULL, p->refused);
+	if (p->refused)
+		out_text(o, "refused %zu pairs, which were not probed\n", p->refused);
 	out_array(o, "verdicts");
 	for (size_t i = 0; i < verdict_count(p->verdicts); i++) {
 		const struct verdict *v = verdict_at(p->verdicts, i);
@@ -259,7 +294,8 @@ static void emit_record(struct out *o, const struct play *p)
 		out_text(o, "%s\n", v->cannot_tell ? probe_cannot_tell(v) : "");
 	}
 	out_end(o);
-	out_text(o, verdict_count(p->verdicts) ? "" : "nobody stands out\n");
+	if (!verdict_count(p->verdicts))
+		out_text(o, "nobody %sstands out\n", is_incomplete(p) ? "else " : "");
 	out_array(o, "pair");
 	for (size_t i = 0; i < p->t.results; i++) {
 		const struct tournament_result *r = &p->t.result[i];
@@ -359,6 +395,11 @@ static int play_round(struct play *p, struct runs *runs, uint32_t round,
 	p->e = e;
 	ret = runs ? run_round(p, runs, pair, pairs, e) : probe_round(p, pair, pairs, stop_fd, e);
 	ret = ret ? ret : p->ret;
+	if (ret == -EHOSTUNREACH) { /* who answered at the start is gone: the others go on */
+		log_warn("round %u: %s", round, e->what);
+		err_clear(e);
+		return 0;
+	}
 	if (!ret)
 		say_round(p, p->again ? pairs : p->t.results - before);
 	return ret;
@@ -408,6 +449,8 @@ static int play_all(struct play *p, struct runs *runs, int stop_fd, struct err *
 		p->options->rounds && p->options->rounds < all ? (uint32_t)p->options->rounds : all;
 	for (uint32_t i = 0; !ret && i < p->rounds && !is_stopped(stop_fd); i++)
 		ret = play_round(p, runs, i, NULL, 0, stop_fd, e);
+	if (!ret && !p->t.results && !is_stopped(stop_fd))
+		ret = roll_nobody(e);
 	if (!ret)
 		ret = tournament_usual(&p->t, e);
 	if (!ret)
@@ -418,7 +461,7 @@ static int play_all(struct play *p, struct runs *runs, int stop_fd, struct err *
 static int tell_end(struct play *p, struct err *e)
 {
 	const struct probe_options *o = p->options;
-	int ret = 0, status = STATUS_GOOD;
+	int ret = 0, status = is_incomplete(p) ? STATUS_FAILED : STATUS_GOOD;
 
 	emit_record(&p->out, p);
 	if (o->out)
@@ -432,11 +475,34 @@ static int tell_end(struct play *p, struct err *e)
 	return ret ? ret : status;
 }
 
+/* Everybody who answers has a place in the draw. */
+static int draw(struct play *p, const struct hosts *hosts, int stop_fd, struct err *e)
+{
+	const struct probe_options *o = p->options;
+	int ret = roll_sort(hosts, (uint16_t)o->port, &o->tls, stop_fd, &p->hosts, &p->silent, e);
+
+	if (ret)
+		return ret;
+	if (!p->hosts.count)
+		return roll_nobody(e);
+	if (p->hosts.count < 2)
+		return err_set(e, EHOSTUNREACH,
+			"only %s answers: a tournament has two hosts or more", p->hosts.name[0]);
+	p->count = (uint32_t)p->hosts.count;
+	p->host = calloc(p->count, sizeof(*p->host));
+	p->late_ns = calloc(p->count, sizeof(*p->late_ns));
+	if (!p->host || !p->late_ns)
+		return err_set(e, ENOMEM, "no memory for hosts");
+	for (uint32_t i = 0; i < p->count; i++) {
+		snprintf(p->host[i].name, sizeof(p->host[i].name), "%s", p->hosts.name[i]);
+		p->host[i].answers = true;
+	}
+	return 0;
+}
+
 int probe_pairs(const struct probe_options *o, const struct hosts *hosts, struct err *e)
 {
 	struct play p = { .options = o,
-		.hosts = hosts,
-		.count = (uint32_t)hosts->count,
 		.t = { .latency = o->kind == PAIRS_LATENCY, .slow = o->slow } };
 	struct runs *runs = NULL;
 	int ret, stop_fd;
@@ -447,13 +513,9 @@ int probe_pairs(const struct probe_options *o, const struct hosts *hosts, struct
 	if (stop_fd < 0)
 		return stop_fd;
 	out_init(&p.out, stdout, o->json ? OUT_JSON : OUT_TEXT);
-	p.host = calloc(hosts->count + 1, sizeof(*p.host));
-	p.late_ns = calloc(hosts->count + 1, sizeof(*p.late_ns));
-	ret = p.host && p.late_ns ? 0 : err_set(e, ENOMEM, "no memory for hosts");
-	for (size_t i = 0; !ret && i < hosts->count; i++)
-		snprintf(p.host[i].name, sizeof(p.host[i].name), "%s", hosts->name[i]);
+	ret = draw(&p, hosts, stop_fd, e);
 	if (!ret && !is_latency(&p))
-		ret = runs_open(&runs, hosts, (uint16_t)o->port, &o->tls, stop_fd, e);
+		ret = runs_open(&runs, &p.hosts, (uint16_t)o->port, &o->tls, stop_fd, e);
 	if (!ret && runs)
 		p.rails = runs_rails(runs);
 	if (!ret)
@@ -465,5 +527,7 @@ int probe_pairs(const struct probe_options *o, const struct hosts *hosts, struct
 	tournament_free(&p.t);
 	free(p.late_ns);
 	free(p.host);
+	hosts_free(&p.silent);
+	hosts_free(&p.hosts);
 	return ret;
 }

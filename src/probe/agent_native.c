@@ -76,6 +76,7 @@ static void get_status(struct rpc_call *call, const ProtobufCMessage *message, v
 	status.pinglist_generation = a->generation;
 	status.pinglist_owner = a->owner;
 	status.health = &health;
+	status.rate_max = (uint64_t)a->options->max_qps;
 	rpc_call_reply(call, &status.base);
 }
 

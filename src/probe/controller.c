@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "base/log.h"
 #include "probe/controller_parts.h"
 
-#define ASK_NS	 (5 * NS_PER_S)
+#define LIST_NS	 (5 * NS_PER_S)
 #define CLEAR_NS (2 * NS_PER_S)
 #define WATCH_NS (3600 * NS_PER_S)
 
@@ -30,6 +29,7 @@ static void judge_due(struct loop *l, struct loop_timer *timer)
 /* Lists and watches */
 
 static void ask_again(struct loop *l, struct loop_timer *timer);
+static void watch(struct remote *r);
 
 static void lost_agent(struct remote *r)
 {
@@ -48,7 +48,7 @@ static void was_taken(struct remote *r)
 	if (r->is_last)
 		controller_last(r);
 	for (uint32_t i = 0; i < c->hosts; i++)
-		if (c->remote[i].known && !c->remote[i].taken)
+		if (c->roll.agent[i].answers && !c->remote[i].taken)
 			return;
 	if (c->ended)
 		return;
@@ -62,6 +62,10 @@ static void watch_ended(void *context, const struct rpc_reply *reply)
 	struct remote *r = context;
 
 	r->watching = false;
+	if (reply->code == RPC_DEADLINE_EXCEEDED) { /* WATCH_NS is over, and nothing else */
+		watch(r);
+		return;
+	}
 	if (reply->code == RPC_ABORTED) {
 		log_warn("%s: %s", r->shown->name, reply->words);
 		was_taken(r);
@@ -85,21 +89,51 @@ static void watch(struct remote *r)
 	message.watcher = r->c->name;
 	if (r->watching)
 		return;
-	r->watching = !rpc_client_call(r->client, &request, NULL, NULL);
+	r->watching = !rpc_client_call(r->agent->client, &request, NULL, NULL);
 	if (!r->watching)
 		lost_agent(r);
+}
+
+/* Pairs beyond a limit of the agent are not probed: that must not pass for health. */
+static void take_states(struct remote *r, const Weir__V1__SetPinglistReply *list)
+{
+	struct controller *c = r->c;
+	size_t refused = 0, before = 0;
+
+	for (size_t i = 0; i < r->pairs && i < list->n_state; i++) {
+		struct controller_pair *p = &c->pair[r->first + i];
+
+		before += p->refused;
+		c->unsettled -= c->settling && !p->refused && !p->sent &&
+				list->state[i] == WEIR__V1__TARGET_STATE__TARGET_REFUSED;
+		p->refused = list->state[i] == WEIR__V1__TARGET_STATE__TARGET_REFUSED;
+		refused += p->refused;
+	}
+	c->view.refused += refused - before;
+	if (refused > before)
+		log_warn(
+			"%s refuses %zu of its %zu pairs, its log says why (--connections-per-nic?)",
+			r->shown->name, refused, r->pairs);
 }
 
 static void listed(void *context, const struct rpc_reply *reply)
 {
 	struct remote *r = context;
+	struct controller *c = r->c;
 
 	if (reply->code) {
+		if (!r->complained)
+			log_warn("%s does not take its list: %s: %s", r->shown->name,
+				rpc_code_name(reply->code), reply->words);
+		r->complained = true;
 		lost_agent(r);
 		return;
 	}
+	take_states(r, (const void *)reply->message);
 	r->listed = r->shown->answers = true;
 	watch(r);
+	if (c->settling && !c->unsettled)
+		controller_settled(c);
 }
 
 static void cleared(void *context, const struct rpc_reply *reply)
@@ -138,7 +172,7 @@ static void send_list(struct remote *r, bool empty)
 	struct rpc_request request = { .service = &weir__v1__agent__descriptor,
 		.method = "SetPinglist",
 		.message = &list.base,
-		.deadline_ns = clock_ns() + (empty ? CLEAR_NS : ASK_NS),
+		.deadline_ns = clock_ns() + (empty ? CLEAR_NS : LIST_NS),
 		.done = empty ? cleared : listed,
 		.context = r };
 	int ret = target && pointer && rail ? 0 : -ENOMEM;
@@ -154,7 +188,7 @@ static void send_list(struct remote *r, bool empty)
 	list.n_target = n;
 	list.target = pointer;
 	if (!ret)
-		ret = rpc_client_call(r->client, &request, NULL, NULL);
+		ret = rpc_client_call(r->agent->client, &request, NULL, NULL);
 	if (ret && !empty)
 		lost_agent(r);
 	c->clearing += !ret && empty;
@@ -248,7 +282,7 @@ static uint32_t rails_of(const void *context, uint32_t host)
 
 static const char *address_of(const void *context, uint32_t host, uint32_t rail)
 {
-	return ((const struct controller *)context)->remote[host].nic[rail];
+	return ((const struct controller *)context)->roll.agent[host].nic[rail];
 }
 
 /* What the budgets leave of the pairs of a NIC. */
@@ -280,7 +314,7 @@ static int make_pairs(struct controller *c, struct mesh_want *mesh, struct err *
 		if (c->host[i].nics > mesh->rails)
 			mesh->rails = c->host[i].nics;
 	if (!mesh->rails)
-		return err_set(e, EHOSTUNREACH, "no agent answers: there is nothing to probe");
+		return roll_nobody(e);
 	mesh->peers_max = peers_max(c, mesh);
 	ret = mesh->kind == MESH_FILE ? mesh_read(mesh->file, &names, &pair, &count, e)
 				      : mesh_build(mesh, &pair, &count, e);
@@ -294,8 +328,8 @@ static int make_pairs(struct controller *c, struct mesh_want *mesh, struct err *
 		if (m->from_rail < c->host[m->from_host].nics &&
 			m->to_rail < c->host[m->to_host].nics)
 			c->pair[c->pairs++] = (struct controller_pair){ .m = *m,
-				.local = c->remote[m->from_host].nic[m->from_rail],
-				.peer = c->remote[m->to_host].nic[m->to_rail] };
+				.local = c->roll.agent[m->from_host].nic[m->from_rail],
+				.peer = c->roll.agent[m->to_host].nic[m->to_rail] };
 	}
 	/* What is left of the list, for those who vote. */
 	for (size_t i = 0; c->pair && i < c->pairs; i++)
@@ -348,83 +382,47 @@ static void build(struct controller *c)
 	c->view.verdicts = c->verdicts;
 	controller_tell(c, CONTROLLER_STARTED);
 	for (uint32_t i = 0; i < c->hosts; i++)
-		if (c->remote[i].known)
+		if (c->roll.agent[i].answers)
 			send_list(&c->remote[i], false);
 	c->settling = c->want->settle;
 	for (size_t i = 0; i < c->pairs; i++)
-		c->unsettled += c->remote[c->pair[i].m.from_host].known;
+		c->unsettled += c->roll.agent[c->pair[i].m.from_host].answers;
 	if (c->settling)
 		loop_timer_set(&c->loop, &c->end, clock_ns() + CONTROLLER_SETTLE_NS, settle_due);
 	else
 		controller_begin(c);
 }
 
-static void take_nics(struct remote *r, const char *const *address, size_t count)
+static void take_nics(struct roll_agent *a, const char *const *address, uint32_t count)
 {
-	for (size_t i = 0; i < count && i < NICS_MAX; i++) {
-		snprintf(r->nic[i], sizeof(r->nic[i]), "%s", address[i]);
-		r->shown->nics++;
-	}
+	for (a->nics = 0; a->nics < count && a->nics < MESH_RAILS_MAX; a->nics++)
+		snprintf(a->nic[a->nics], SOCK_ADDR_TEXT, "%s", address[a->nics]);
 }
 
-static void answered(void *context, const struct rpc_reply *reply)
+static void roll_called(void *context)
 {
-	const Weir__V1__AgentStatus *status = (const void *)reply->message;
-	struct remote *r = context;
-	struct controller *c = r->c;
+	struct controller *c = context;
 
-	if (reply->code) {
-		log_warn("%s does not answer: %s: %s", r->shown->name, rpc_code_name(reply->code),
-			reply->words);
-	} else {
-		r->known = r->shown->answers = true;
-		if (!c->want->nic)
-			take_nics(
-				r, (const char *const *)status->nic_address, status->n_nic_address);
+	for (uint32_t i = 0; i < c->hosts; i++) {
+		struct roll_agent *a = &c->roll.agent[i];
+
+		if (c->want->nic)
+			take_nics(a, &c->want->nic[(size_t)i * c->want->nics_per_host],
+				c->want->nics_per_host);
+		c->host[i].answers = a->answers;
+		c->host[i].nics = a->nics;
 	}
-	if (!--c->asked)
-		build(c);
+	build(c);
 }
 
-static int ask(struct controller *c, uint32_t i, struct err *e)
+static void name_hosts(struct controller *c)
 {
-	Weir__V1__GetStatusRequest message = WEIR__V1__GET_STATUS_REQUEST__INIT;
-	struct remote *r = &c->remote[i];
-	struct rpc_client_options options = { .tls = c->tls, .message_bytes = 64 << 20 };
-	unsigned char binary[sizeof(struct in6_addr)];
-	struct rpc_request request = { .service = &weir__v1__agent__descriptor,
-		.method = "GetStatus",
-		.message = &message.base,
-		.deadline_ns = clock_ns() + ASK_NS,
-		.done = answered,
-		.context = r };
-	struct sock_addr addr[SOCK_ADDRS];
-	struct err unknown = { 0 };
-	char port[8];
-	size_t count;
-	int ret;
-
-	r->c = c;
-	r->shown = &c->host[i];
-	snprintf(r->shown->name, sizeof(r->shown->name), "%s", c->want->hosts->name[i]);
-	snprintf(port, sizeof(port), "%u", c->want->port);
-	/* A certificate is for what was dialled: a name where the user gave one. */
-	if (inet_pton(AF_INET, r->shown->name, binary) != 1 &&
-		inet_pton(AF_INET6, r->shown->name, binary) != 1)
-		options.server_name = r->shown->name;
-	if (c->want->nic)
-		take_nics(r, &c->want->nic[(size_t)i * c->want->nics_per_host],
-			c->want->nics_per_host);
-	if (sock_resolve(r->shown->name, port, 0, false, addr, &count, &unknown)) {
-		log_warn("%s is left out: %s", r->shown->name, unknown.what);
-		return 0;
+	for (uint32_t i = 0; i < c->hosts; i++) {
+		c->remote[i].c = c;
+		c->remote[i].shown = &c->host[i];
+		c->remote[i].agent = &c->roll.agent[i];
+		snprintf(c->host[i].name, sizeof(c->host[i].name), "%s", c->want->hosts->name[i]);
 	}
-	ret = rpc_client_new(&r->client, &c->loop, &addr[0], &options, e);
-	if (!ret)
-		ret = rpc_client_call(r->client, &request, NULL, e);
-	if (!ret)
-		c->asked++;
-	return ret;
 }
 
 int controller_mesh(const struct controller_want *want, int stop_fd, struct err *e)
@@ -455,12 +453,11 @@ int controller_mesh(const struct controller_want *want, int stop_fd, struct err 
 	ret = loop_init(&c->loop, NULL, e);
 	if (ret)
 		goto free_all;
-	if (want->tls.cert)
-		ret = rpc_tls_new(&c->tls, &want->tls, e);
-	for (uint32_t i = 0; !ret && i < c->hosts; i++)
-		ret = ask(c, i, e);
-	if (!ret && !c->asked)
-		ret = err_set(e, EHOSTUNREACH, "none of the hosts is known");
+	ret = roll_open(&c->roll, &c->loop, want->hosts, want->port, &want->tls, e);
+	if (!ret) {
+		name_hosts(c);
+		ret = roll_call(&c->roll, roll_called, c, e);
+	}
 	if (!ret && stop_fd >= 0)
 		ret = loop_add(&c->loop, &c->stop, stop_fd, EPOLLIN, stop_ready, e);
 	if (!ret)
@@ -474,10 +471,7 @@ int controller_mesh(const struct controller_want *want, int stop_fd, struct err 
 		ret = err_set(e, ECANCELED, "stopped before the agents had answered");
 	if (c->verdicts)
 		controller_tell(c, CONTROLLER_ENDED);
-	for (uint32_t i = 0; i < c->hosts; i++)
-		if (c->remote[i].client)
-			rpc_client_free(c->remote[i].client);
-	rpc_tls_free(c->tls);
+	roll_close(&c->roll);
 	loop_close(&c->loop);
 free_all:
 	verdict_free(c->verdicts);

@@ -37,6 +37,7 @@ struct controller_host {
 struct controller_pair {
 	struct mesh_pair m;
 	const char *local, *peer; /* addresses */
+	bool refused;		  /* by its agent: it is not probed */
 	/* since the start */
 	uint64_t sent, lost, corrupt, answered, min_ns, max_ns;
 	double sum_ns;
@@ -50,7 +51,7 @@ struct controller_view {
 	const struct controller_host *host;
 	uint32_t hosts, rails;
 	const struct controller_pair *pair;
-	size_t pairs;
+	size_t pairs, refused;
 	uint64_t wall_ns, windows;
 	uint64_t sent, lost, corrupt; /* since the start */
 	uint64_t window_sent, window_lost;

@@ -4,20 +4,17 @@
 #define WEIR_PROBE_CONTROLLER_PARTS_H
 
 #include "base/loop.h"
-#include "net/sock.h"
 #include "probe/controller.h"
-#include "rpc/client.h"
+#include "probe/roll.h"
 #include "rpc/proto/agent.pb-c.h"
-
-#define NICS_MAX MESH_RAILS_MAX
 
 struct remote {
 	struct controller *c;
 	struct controller_host *shown;
-	struct rpc_client *client;
+	struct roll_agent *agent;
 	struct loop_timer retry;
-	char nic[NICS_MAX][SOCK_ADDR_TEXT];
-	bool known, watching, listed;
+	bool watching, listed;
+	bool complained;     /* it was said that it does not take its list */
 	bool taken;	     /* by another controller */
 	bool is_last;	     /* the report that ends the run is still to come */
 	size_t first, pairs; /* of the controller's pairs, by from_host */
@@ -28,10 +25,10 @@ struct controller {
 	struct loop loop;
 	struct loop_fd stop;
 	struct loop_timer judge, end;
-	struct rpc_tls *tls;
+	struct roll roll;
 	struct remote *remote;
 	struct controller_host *host;
-	uint32_t hosts, asked, clearing;
+	uint32_t hosts, clearing;
 	bool settling, ended;
 	size_t unsettled; /* pairs */
 	struct controller_pair *pair;

@@ -150,7 +150,9 @@ static void begin_anew(struct controller *c)
 	for (size_t i = 0; i < c->pairs; i++) {
 		struct controller_pair *p = &c->pair[i];
 
-		*p = (struct controller_pair){ .m = p->m, .local = p->local, .peer = p->peer };
+		*p = (struct controller_pair){
+			.m = p->m, .local = p->local, .peer = p->peer, .refused = p->refused
+		};
 	}
 }
 

@@ -56,7 +56,7 @@ static int grow(struct hosts *h, struct err *e)
 	return 0;
 }
 
-static int add(struct hosts *h, const char *name, struct err *e)
+int hosts_add(struct hosts *h, const char *name, struct err *e)
 {
 	int ret = h->count == h->room ? grow(h, e) : 0;
 	uint32_t *slot;
@@ -83,7 +83,7 @@ static int add_dns(struct hosts *h, const char *name, struct err *e)
 	int ret = sock_resolve(name, "1", 0, false, addr, &count, e);
 
 	for (size_t i = 0; !ret && i < count; i++)
-		ret = add(h, sock_addr_text(&addr[i], false, text), e);
+		ret = hosts_add(h, sock_addr_text(&addr[i], false, text), e);
 	return ret;
 }
 
@@ -121,7 +121,7 @@ static int expand(struct hosts *h, const char *word, int depth, struct err *e)
 	int ret = 0;
 
 	if (!open)
-		return word[0] ? add(h, word, e) : 0;
+		return word[0] ? hosts_add(h, word, e) : 0;
 	if (!close || depth > 3)
 		return err_set(
 			e, EINVAL, "\"%s\" is no list of hosts; for example: node[01-04,07]", word);
@@ -235,7 +235,7 @@ static int add_torch(struct hosts *h, const char *master, struct err *e)
 	size_t stem = (size_t)(domain - master);
 	char name[NAME_BYTES];
 	bool pods;
-	int ret = add(h, master, e);
+	int ret = hosts_add(h, master, e);
 
 	if (ret || nodes < 2)
 		return ret;
@@ -255,7 +255,7 @@ static int add_torch(struct hosts *h, const char *master, struct err *e)
 				i, domain);
 		else
 			snprintf(name, sizeof(name), "%.*s%lu%s", (int)stem, master, i, domain);
-		ret = add(h, name, e);
+		ret = hosts_add(h, name, e);
 	}
 	return ret;
 }

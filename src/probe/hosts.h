@@ -28,6 +28,8 @@ struct hosts {
 int hosts_find(struct hosts *h, const char *words, const char *file, struct err *e);
 /* Add the hosts of a list as Slurm writes it: "a,b[1-3,07-09]x". */
 int hosts_add_list(struct hosts *h, const char *list, struct err *e);
+/* This name, as it is. */
+int hosts_add(struct hosts *h, const char *name, struct err *e);
 void hosts_free(struct hosts *h);
 
 #endif

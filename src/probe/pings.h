@@ -16,13 +16,11 @@ struct pings_want {
 	uint16_t port;
 	struct rpc_tls_files tls; /* cert NULL: plaintext */
 	struct mesh_want mesh;	  /* hosts and rails are found out */
-	double rate, budget;	  /* of StartPings: whole probes per second; per NIC */
+	double rate, budget;	  /* whole probes per second, 1 or more; per NIC */
 	bool verify;
-	void (*said)(void *context, const char *host, const char *words); /* what failed */
-	void *context;
 };
 
-/* Returns how many hosts failed, or -errno. */
+/* All at once. Returns how many hosts failed, which is said, or -errno. */
 int pings_all(const struct pings_want *want, bool start, struct err *e);
 
 #endif

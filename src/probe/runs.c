@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "probe/runs.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,19 +9,10 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/text.h"
-#include "rpc/client.h"
+#include "probe/roll.h"
 #include "rpc/proto/agent.pb-c.h"
 
-#define ASK_NS	 (5 * NS_PER_S)
 #define GRACE_NS (25 * NS_PER_S) /* more than the agent gives its process */
-
-struct end {
-	struct runs *runs;
-	const char *name;
-	struct rpc_client *client;
-	char nic[MESH_RAILS_MAX][SOCK_ADDR_TEXT];
-	uint32_t nics;
-};
 
 struct job {
 	struct runs *runs;
@@ -33,9 +23,8 @@ struct job {
 struct runs {
 	struct loop loop;
 	struct loop_fd stop;
-	struct rpc_tls *tls;
-	struct end *end;
-	uint32_t hosts, rails, waiting;
+	struct roll roll;
+	uint32_t waiting;
 	bool stopped;
 	/* of this round */
 	struct job *job;
@@ -43,8 +32,6 @@ struct runs {
 	bool p2p;
 	uint32_t flows;
 	uint64_t length_ns;
-	void (*ran)(void *context, const struct runs_job *job);
-	void *context;
 };
 
 static void one_less(struct runs *r)
@@ -63,53 +50,11 @@ static void stop_ready(struct loop *l, struct loop_fd *source, uint32_t events)
 	loop_stop(l);
 }
 
-/* Who is there */
-
-static void took_status(void *context, const struct rpc_reply *reply)
+static void roll_called(void *context)
 {
-	const Weir__V1__AgentStatus *status = (const void *)reply->message;
-	struct end *end = context;
+	struct runs *r = context;
 
-	if (reply->code)
-		log_warn("%s does not answer: %s: %s", end->name, rpc_code_name(reply->code),
-			reply->words);
-	for (size_t i = 0; status && i < status->n_nic_address && i < MESH_RAILS_MAX; i++)
-		snprintf(end->nic[end->nics++], SOCK_ADDR_TEXT, "%s", status->nic_address[i]);
-	if (end->nics > end->runs->rails)
-		end->runs->rails = end->nics;
-	one_less(end->runs);
-}
-
-static int ask(struct runs *r, struct end *end, uint16_t port, struct err *e)
-{
-	Weir__V1__GetStatusRequest message = WEIR__V1__GET_STATUS_REQUEST__INIT;
-	struct rpc_client_options options = { .tls = r->tls };
-	struct rpc_request request = { .service = &weir__v1__agent__descriptor,
-		.method = "GetStatus",
-		.message = &message.base,
-		.deadline_ns = clock_ns() + ASK_NS,
-		.done = took_status,
-		.context = end };
-	unsigned char binary[sizeof(struct in6_addr)];
-	struct sock_addr addr[SOCK_ADDRS];
-	struct err unknown = { 0 };
-	char text[8];
-	size_t count;
-	int ret;
-
-	if (inet_pton(AF_INET, end->name, binary) != 1 &&
-		inet_pton(AF_INET6, end->name, binary) != 1)
-		options.server_name = end->name;
-	snprintf(text, sizeof(text), "%u", port);
-	if (sock_resolve(end->name, text, 0, false, addr, &count, &unknown)) {
-		log_warn("%s is left out: %s", end->name, unknown.what);
-		return 0;
-	}
-	ret = rpc_client_new(&end->client, &r->loop, &addr[0], &options, e);
-	if (!ret)
-		ret = rpc_client_call(end->client, &request, NULL, e);
-	r->waiting += !ret;
-	return ret;
+	loop_stop(&r->loop);
 }
 
 int runs_open(struct runs **out, const struct hosts *hosts, uint16_t port,
@@ -121,51 +66,36 @@ int runs_open(struct runs **out, const struct hosts *hosts, uint16_t port,
 	*out = NULL;
 	if (!r)
 		return err_set(e, ENOMEM, "no memory for runs");
-	r->end = calloc(hosts->count + 1, sizeof(*r->end));
-	if (!r->end) {
-		free(r);
-		return err_set(e, ENOMEM, "no memory for runs");
-	}
 	ret = loop_init(&r->loop, NULL, e);
 	if (ret) {
-		free(r->end);
 		free(r);
 		return ret;
 	}
 	*out = r;
-	r->hosts = (uint32_t)hosts->count;
-	if (tls->cert)
-		ret = rpc_tls_new(&r->tls, tls, e);
-	for (uint32_t i = 0; !ret && i < r->hosts; i++) {
-		r->end[i].runs = r;
-		r->end[i].name = hosts->name[i];
-		ret = ask(r, &r->end[i], port, e);
-	}
+	ret = roll_open(&r->roll, &r->loop, hosts, port, tls, e);
+	if (!ret)
+		ret = roll_call(&r->roll, roll_called, r, e);
 	if (!ret)
 		ret = loop_add(&r->loop, &r->stop, stop_fd, EPOLLIN, stop_ready, e);
-	if (!ret && r->waiting)
+	if (!ret)
 		ret = loop_run(&r->loop, e);
-	if (!ret && !r->rails)
-		ret = err_set(e, EHOSTUNREACH, "no agent answers: there is nothing to run");
+	if (!ret && !r->roll.rails)
+		ret = roll_nobody(e);
 	return ret;
 }
 
 uint32_t runs_rails(const struct runs *r)
 {
-	return r->rails;
+	return r->roll.rails;
 }
 
 void runs_close(struct runs *r)
 {
 	if (!r)
 		return;
-	for (uint32_t i = 0; i < r->hosts; i++)
-		if (r->end[i].client)
-			rpc_client_free(r->end[i].client);
-	rpc_tls_free(r->tls);
+	roll_close(&r->roll);
 	loop_close(&r->loop);
 	free(r->job);
-	free(r->end);
 	free(r);
 }
 
@@ -215,7 +145,7 @@ static int call_run(struct job *j, bool serves, uint32_t port, uint32_t data_por
 	message.data_port = data_port;
 	message.length_ns = r->length_ns;
 	message.flows = r->flows;
-	return rpc_client_call(r->end[host].client, &request, NULL, NULL);
+	return rpc_client_call(r->roll.agent[host].client, &request, NULL, NULL);
 }
 
 static void server_ready(void *context, const struct rpc_reply *reply)
@@ -237,7 +167,8 @@ static int make_jobs(struct runs *r, const struct mesh_pair *pair, size_t pairs,
 	if (!r->job)
 		return err_set(e, ENOMEM, "no memory for a round");
 	for (size_t i = 0; i < pairs; i++) {
-		const struct end *from = &r->end[pair[i].from_host], *to = &r->end[pair[i].to_host];
+		const struct roll_agent *from = &r->roll.agent[pair[i].from_host];
+		const struct roll_agent *to = &r->roll.agent[pair[i].to_host];
 
 		if (pair[i].from_rail < from->nics && pair[i].to_rail < to->nics)
 			r->job[r->jobs++] = (struct job){ .runs = r,
