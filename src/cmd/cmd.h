@@ -48,8 +48,8 @@ int p2p_as_published(bool orchestrator, int argc, char **argv);
 /* counters.c */
 extern const struct opt_table counters_option_table;
 
-/* run.c */
-extern const struct opt_table run_option_table;
+/* run.c, demo.c */
+extern const struct opt_table run_option_table, demo_option_table;
 
 /* main.c: all commands, ends in NULL. */
 const char *const *command_names(void);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* weir demo: each workload between two processes of this machine, over loopback. */
+/* weir demo: stream, rr and crr between two processes of this machine, over loopback. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -76,14 +76,43 @@ static int demo_one(enum workload w, char *flows, char *threads)
 	return status;
 }
 
+struct options {
+	bool help;
+};
+
+static const struct opt opts[] = {
+	{ .name = "help",
+		.letter = 'h',
+		OPT_FIELD(OPT_BOOL, struct options, help),
+		.section = "options",
+		.help = "show this help" },
+	{ 0 },
+};
+
+const struct opt_table demo_option_table = {
+	.command = "demo",
+	.usage = "[--help]",
+	.summary = "stream, rr and crr between two processes of this machine, 2 s each",
+	.opts = opts,
+};
+
 int cmd_demo(int argc, char **argv)
 {
 	int status, worst = STATUS_GOOD;
+	struct options o = { 0 };
+	struct opt_given given;
+	struct err e = { 0 };
+	struct out out;
 
 	log_set_program("weir demo");
-	if (argc > 1) {
-		log_error("weir demo takes no options, \"%s\" is one too many", argv[1]);
+	if (opt_parse(&demo_option_table, argc, argv, &o, &given, &e)) {
+		log_error_err(&e);
 		return STATUS_USAGE;
+	}
+	if (o.help) {
+		out_init(&out, stdout, OUT_TEXT);
+		opt_help(&demo_option_table, &out);
+		return STATUS_GOOD;
 	}
 	printf("weir demo: a server and a client on this machine, over loopback\n\n");
 	status = demo_one(WORKLOAD_RR, "1", "1");

@@ -19,7 +19,8 @@ int cmd_help(int argc, char **argv)
 		&report_option_table,
 		&diff_option_table,
 		&counters_option_table,
-		&run_option_table };
+		&run_option_table,
+		&demo_option_table };
 	const int count = (int)(sizeof(tables) / sizeof(tables[0]));
 	bool scdoc = argc == 3 && !strcmp(argv[1], "--scdoc");
 	struct out o;
@@ -41,6 +42,6 @@ int cmd_help(int argc, char **argv)
 		return STATUS_GOOD;
 	}
 	log_error(
-		"usage: weir help stream|rr|crr|rails|agent|probe|nic|p2p|counters|run|report|diff");
+		"usage: weir help stream|rr|crr|rails|agent|probe|nic|p2p|counters|run|report|diff|demo");
 	return STATUS_USAGE;
 }

@@ -32,7 +32,7 @@ static const struct {
 	{ "p2p", cmd_p2p, "move memory between GPUs, or hosts, over several NICs" },
 	{ "counters", cmd_counters, "what this host counts, what moved, and what it means" },
 	{ "run", cmd_run, "a command, and which counters moved meanwhile" },
-	{ "demo", cmd_demo, "all of them on this machine, in a few seconds" },
+	{ "demo", cmd_demo, "stream, rr and crr on this machine, in a few seconds" },
 	{ "help", cmd_help, "the options of a command" },
 };
 

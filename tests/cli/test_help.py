@@ -51,6 +51,21 @@ def test_help_command_says_the_same_as_the_option(command):
     assert weir("help", command).stdout == weir(command, "--help").stdout
 
 
+@pytest.mark.parametrize("words", (["demo", "--help"], ["demo", "-h"], ["help", "demo"]))
+def test_help_of_demo_says_what_it_runs_and_runs_nothing(words):
+    done = weir(*words)
+    assert (done.status, done.stderr) == (0, "")
+    assert done.lines[0].startswith("weir demo: stream, rr and crr ")
+    assert "127.0.0.1" not in done.stdout
+
+
+@pytest.mark.parametrize("word", ("--flows", "stream"))
+def test_demo_takes_no_other_words(word):
+    done = weir("demo", word)
+    assert (done.status, done.stdout) == (2, "")
+    assert word in done.stderr
+
+
 def test_help_of_an_unknown_command_is_a_usage_error():
     done = weir("help", "nonsense")
     assert (done.status, done.stdout) == (2, "")
