@@ -3,6 +3,8 @@
 #ifndef WEIR_CMD_CMD_H
 #define WEIR_CMD_CMD_H
 
+#include <stdio.h>
+
 #include "flow/options.h"
 
 /* Exit status, the same for all commands. */
@@ -53,6 +55,8 @@ extern const struct opt_table run_option_table, demo_option_table;
 
 /* main.c: all commands, ends in NULL. */
 const char *const *command_names(void);
+/* weir --help */
+void command_usage(FILE *to);
 
 /* stop.c: a descriptor that the first SIGINT or SIGTERM makes readable, or -errno; the second signal
  * ends the process. Once in a process. */

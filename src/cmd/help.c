@@ -25,6 +25,10 @@ int cmd_help(int argc, char **argv)
 	bool scdoc = argc == 3 && !strcmp(argv[1], "--scdoc");
 	struct out o;
 
+	if (argc == 1) {
+		command_usage(stdout);
+		return STATUS_GOOD;
+	}
 	for (int w = 0; w < WORKLOADS; w++)
 		tables[w] = &flow_option_table[w];
 	out_init(&o, stdout, OUT_TEXT);

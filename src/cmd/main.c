@@ -48,7 +48,7 @@ const char *const *command_names(void)
 /* neper's programs, by whose names weir may be called. */
 static const char *const neper_names[WORKLOADS] = { "tcp_stream", "tcp_rr", "tcp_crr" };
 
-static void usage(FILE *to)
+void command_usage(FILE *to)
 {
 	fprintf(to, "usage: weir COMMAND [options]\n\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
@@ -105,14 +105,14 @@ static int dispatch(int argc, char **argv)
 		return STATUS_GOOD;
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-		usage(stdout);
+		command_usage(stdout);
 		return STATUS_GOOD;
 	}
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].main(argc - 1, argv + 1);
 	log_error("there is no command \"%s\"", argv[1]);
-	usage(stderr);
+	command_usage(stderr);
 	return STATUS_USAGE;
 }
 

@@ -37,7 +37,7 @@ def test_help_lists_the_options_of_its_workload_only(command, own, others):
     assert f"{others}" not in text
 
 
-@pytest.mark.parametrize("spelling", ("-h", "--help"))
+@pytest.mark.parametrize("spelling", ("-h", "--help", "help"))
 def test_help_of_weir_lists_every_command(spelling):
     done = weir(spelling)
     assert (done.status, done.stderr) == (0, "")
