@@ -2,6 +2,7 @@
 """scripts/man-page puts the program's own options into a page."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -56,6 +57,29 @@ def test_groff_has_nothing_to_say_about_a_page(tmp_path, page):
     assert (done.returncode, done.stderr) == (0, "")
     shown = subprocess.run(["groff", "-man", "-ww", "-z", "-Tutf8", output], capture_output=True, text=True, timeout=30, check=False)
     assert (shown.returncode, shown.stderr) == (0, "")
+
+
+@pytest.mark.skipif("WEIR" not in os.environ, reason="WEIR names no program")
+def test_every_command_has_a_page_and_its_place_in_the_one_of_weir():
+    text = (ROOT / "docs" / "man" / "weir.scd.in").read_text()
+    listed = re.search("^# COMMANDS$(.*?)^# ", text, re.M | re.S).group(1)
+    see_also = text.partition("# SEE ALSO")[2]
+    for command in set(commands()) - {"help"}:
+        assert re.search(rf"^\*{command}\*.*\n\t.*\*weir-{command}\*\(1\)", listed, re.M), command
+        assert f"*weir-{command}*(1)" in see_also
+        assert (ROOT / "docs" / "man" / f"weir-{command}.scd.in").exists()
+    named = set(re.findall(r"\*(weir-[a-z0-9]+)\*\(1\)", text))
+    assert named <= {page.name.removesuffix(".scd.in") for page in PAGES}
+
+
+def test_every_link_stands_in_the_page_of_weir():
+    built = (ROOT / "src" / "cmd" / "meson.build").read_text()
+    names = re.findall(r"install_symlink\('([a-z_]+)'", built)
+    for group in re.findall(r"^foreach name : \[(.*)\]$", built, re.M):
+        names += re.findall("'([a-z_]+)'", group)
+    assert len(names) >= 7
+    links = (ROOT / "docs" / "man" / "weir.scd.in").read_text().partition("# LINKS")[2].partition("\n# ")[0]
+    assert [name for name in names if f"*{name}*" not in links] == []
 
 
 def test_the_options_stand_where_the_mark_stood(tmp_path):
