@@ -132,7 +132,7 @@ static const struct opt opts[] = {
 
 const struct opt_table agent_option_table = {
 	.command = "agent",
-	.usage = "--nics ADDRESSES [options]",
+	.usage = "[--nics ADDRESSES] [options]",
 	.summary = "the process on every host that probes, answers probes and keeps results",
 	.examples =
 		"  weir agent --nics 10.0.1.1,10.0.2.1 --cert host.pem --key host.key --ca cluster.pem\n"

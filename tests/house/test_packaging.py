@@ -42,6 +42,14 @@ def test_both_say_the_same_to_the_agent():
     assert words == set(re.findall(r"- --([a-z-]+)=", (PACKAGING / "kubernetes" / "agent.yaml").read_text()))
 
 
+def test_settings_of_a_host_reach_the_agent():
+    """The file of settings comes after what the unit itself sets, and options from it after those of the unit: the last wins."""
+    lines = (PACKAGING / "systemd" / "weir-agent.service").read_text().splitlines()
+    start = next(line for line in lines if line.startswith("ExecStart="))
+    assert start.endswith(" $WEIR_AGENT_OPTIONS")
+    assert next(i for i, line in enumerate(lines) if line.startswith("Environment=")) < lines.index("EnvironmentFile=-/etc/weir/agent.env")
+
+
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
 def test_trial_certificates_are_made(tmp_path):
     done = run(PACKAGING / "kubernetes" / "certificates.sh", tmp_path / "tls", "10.0.0.1", "node1.example", "fe80::1")
