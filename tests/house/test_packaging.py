@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The files that run an agent on every host can be read by what reads them, and give it as little as it needs."""
+import os
 import pathlib
 import re
 import shutil
@@ -40,6 +41,28 @@ def test_both_say_the_same_to_the_agent():
     words = set(re.findall(r"--([a-z-]+)", re.search("^ExecStart=.*$", unit, re.M).group(0)))
     assert words == {"cert", "key", "ca", "metrics-port"}
     assert words == set(re.findall(r"- --([a-z-]+)=", (PACKAGING / "kubernetes" / "agent.yaml").read_text()))
+
+
+def test_the_image_is_of_this_version():
+    version = re.search(r"version: '([0-9.]+)'", (PACKAGING.parent / "meson.build").read_text()).group(1)
+    for name in ("Containerfile", "README.md", "kubernetes/agent.yaml"):
+        assert set(re.findall(r"\bweir:([0-9.]+)", (PACKAGING / name).read_text())) == {version}, name
+
+
+@pytest.mark.skipif(not (shutil.which("readelf") and shutil.which("dpkg-query")), reason="needs readelf and dpkg")
+@pytest.mark.skipif("WEIR" not in os.environ, reason="WEIR names no program")
+def test_the_image_has_the_libraries_that_weir_needs():
+    stage = (PACKAGING / "Containerfile").read_text().rpartition("\nFROM ")[2]
+    here = re.search("^VERSION_CODENAME=(.*)$", pathlib.Path("/etc/os-release").read_text(), re.M)
+    if not here or not stage.startswith(f"debian:{here.group(1)}-slim"):
+        pytest.skip("the image is of another Debian, whose packages have other names")
+    needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", os.environ["WEIR"]).stdout)
+    assert "libc.so.6" in needed
+    for library in needed:
+        if re.match("lib(c|m|gcc_s|asan|ubsan)[.]|ld-", library):
+            continue  # libc's own, and what the sanitizers add
+        package = run("dpkg-query", "-S", f"*/{library}").stdout.partition(":")[0]
+        assert package and f" {package} " in stage.replace("\t", " "), (library, package)
 
 
 def test_settings_of_a_host_reach_the_agent():
