@@ -49,8 +49,8 @@ static const struct opt opts[] = {
 		.arg = "DIR",
 		.section = "snap",
 		.only = ACT_SNAP,
-		.help = "copy all raw files to DIR as well: WEIR_SYSROOT=DIR weir counters snap reads them again, "
-			"anywhere" },
+		.help = "copy all raw files to DIR as well: WEIR_SYSROOT=DIR weir counters snap FILE reads them "
+			"again, anywhere" },
 	{ .name = "form",
 		OPT_FIELD(OPT_CHOICE, struct counters_options, form),
 		.arg = "FORM",
