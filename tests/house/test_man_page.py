@@ -82,6 +82,26 @@ def test_every_link_stands_in_the_page_of_weir():
     assert [name for name in names if f"*{name}*" not in links] == []
 
 
+def test_the_page_of_the_agent_has_every_metric():
+    found = []
+    for name in ("src/probe/agent_metrics.c", "src/web/metrics.c"):
+        found += re.findall(r'"((?:weir|process)_[a-z_]+)"', (ROOT / name).read_text())
+    assert len(found) >= 10
+    page = (ROOT / "docs" / "man" / "weir-agent.scd.in").read_text()
+    assert [name for name in found if f"*{name}*" not in page] == []
+
+
+def test_the_page_of_probe_has_every_column_of_its_csv():
+    page = (ROOT / "docs" / "man" / "weir-probe.scd.in").read_text()
+    for name, first in (("mesh", "wall_ns"), ("pairs", "round")):
+        source = (ROOT / "src" / "cmd" / f"probe_{name}.c").read_text()
+        words = re.search(rf'"({first},.*?)\\n"', source, re.S).group(1)
+        columns = re.sub(r'"\s*"', "", words).replace("%s", "latency_ns,bits_per_s").split(",")
+        assert len(columns) >= 14
+        described = page.partition(f"## CSV of {name}\n")[2].partition("\n#")[0]
+        assert [column for column in columns if f"*{column}*" not in described] == []
+
+
 def test_the_options_stand_where_the_mark_stood(tmp_path):
     page = tmp_path / "x.scd.in"
     page.write_text("x(1)\n\n# BEFORE\n\nFirst.\n\n@OPTIONS rr@\n\n# AFTER\n\nLast.\n")
