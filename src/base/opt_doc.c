@@ -61,7 +61,7 @@ static void opt_wrap(struct out *o, int column, const char *words)
 void opt_help(const struct opt_table *t, struct out *o)
 {
 	char left[96], words[1024], choices[256];
-	const char *section = NULL; /* that is not said yet */
+	const char *section = "", *said = "";
 
 	out_text(o, "weir %s: %s\n\nusage: weir %s %s\n", t->command, t->summary, t->command,
 		t->usage);
@@ -69,12 +69,12 @@ void opt_help(const struct opt_table *t, struct out *o)
 		section = opt->section ? opt->section : section;
 		if (!opt_shown(t, opt))
 			continue;
-		if (section) {
+		if (strcmp(section, said) != 0) {
 			out_style(o, OUT_BOLD);
 			out_text(o, "\n%s\n", section);
 			out_style(o, OUT_PLAIN);
 		}
-		section = NULL;
+		said = section;
 		opt_spelling(opt, left, sizeof(left));
 		opt_choices(opt, choices, sizeof(choices));
 		snprintf(words, sizeof(words), opt_has_default(opt) ? "%s%s (%s)" : "%s%s",
