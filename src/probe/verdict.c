@@ -300,8 +300,8 @@ static void name_pairs(struct verdicts *v, uint64_t wall_ns)
 	}
 }
 
-/* What ended has been told. */
-static void forget_ended(struct verdicts *v)
+/* What is new or has ended has been told. */
+static void forget_told(struct verdicts *v)
 {
 	size_t kept = 0;
 
@@ -310,7 +310,7 @@ static void forget_ended(struct verdicts *v)
 			v->name[kept++] = v->name[i];
 	v->names = kept;
 	for (size_t i = 0; i < kept; i++)
-		v->name[i].voted = false;
+		v->name[i].voted = v->name[i].v.is_new = false;
 }
 
 static void end_quiet(struct verdicts *v, uint64_t wall_ns)
@@ -320,7 +320,6 @@ static void end_quiet(struct verdicts *v, uint64_t wall_ns)
 
 		if (n->voted)
 			continue;
-		n->v.is_new = false;
 		if (!n->quiet++)
 			n->v.bad = 0;
 		if (n->quiet >= QUIET_WINDOWS || !n->published)
@@ -330,7 +329,7 @@ static void end_quiet(struct verdicts *v, uint64_t wall_ns)
 
 static void name_all(struct verdicts *v, uint64_t wall_ns)
 {
-	forget_ended(v);
+	forget_told(v);
 	count_votes(v);
 	name_groups(v, wall_ns);
 	name_pairs(v, wall_ns);
@@ -339,11 +338,27 @@ static void name_all(struct verdicts *v, uint64_t wall_ns)
 		v->pair[i].now = (struct verdict_window){ 0 };
 		v->pair[i].seen = false;
 	}
-	v->window++;
+}
+
+/* Whether pairs were probed often enough since they were last judged: of one probe, nobody loses two. By the average,
+ * since all have the same rate, and a prober that gets no CPU is not to hold up the others. */
+static bool is_enough(const struct verdicts *v)
+{
+	uint64_t sent = 0, probed = 0;
+
+	for (size_t i = 0; i < v->pairs; i++) {
+		sent += v->pair[i].now.sent;
+		probed += v->pair[i].now.sent > 0;
+	}
+	return probed && sent >= probed * VERDICT_PROBES_MIN;
 }
 
 int verdict_judge(struct verdicts *v, uint64_t wall_ns)
 {
+	if (!is_enough(v)) {
+		forget_told(v);
+		return 0;
+	}
 	verdict_look(v);
 	name_all(v, wall_ns);
 	return 0;

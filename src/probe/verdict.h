@@ -10,9 +10,10 @@
  *			... verdict_at(v, i)		what is bad now, and what has just ended
  *	verdict_free(v);
  *
- * A pair is bad in a window when it lost half of its probes or more (at least two), or a twentieth of
- * those of the last ten windows (at least three). It is slow when its median is three times its own baseline, twice that
- * of its siblings, VERDICT_SLOW_NS and eight times its usual deviation above the baseline, in VERDICT_SLOW_WINDOWS windows
+ * Windows that hold fewer than VERDICT_PROBES_MIN probes of a pair, on average, are joined until they hold as many, and are
+ * judged as one. A pair is bad in a window when it lost half of its probes or more (at least two), or a twentieth of
+ * those of the last ten windows that it was probed in (at least three). It is slow when its median is three times its own
+ * baseline, twice that of its siblings, VERDICT_SLOW_NS and eight times its usual deviation above the baseline, in VERDICT_SLOW_WINDOWS windows
  * that follow each other. Bad pairs vote: the group (host, rail, NIC, or one side of a host or NIC) that explains the most of them and is bad in four
  * fifths of its pairs is named, what it explains is set aside, and so on. Only what is found in
  * VERDICT_NAME_WINDOWS windows that follow each other is told: agents do not report in step, and the first half of a cut rail
@@ -41,6 +42,7 @@
 #define VERDICT_NAME_WINDOWS                                                                       \
 	2 /* in a row, before a name is told: what breaks is not seen by all at once */
 #define VERDICT_SAMPLES_MIN  3 /* answers behind a median */
+#define VERDICT_PROBES_MIN   2 /* of a pair, on average, behind a judgement */
 #define VERDICT_LATE_NS	     500000000ull
 #define VERDICT_MEMBERS_MIN  3
 #define VERDICT_BASE_WINDOWS 5 /* healthy windows before a baseline is believed */
@@ -80,7 +82,7 @@ int verdict_new(struct verdicts **out, uint32_t hosts, uint32_t rails, const str
 void verdict_free(struct verdicts *v);
 
 void verdict_add(struct verdicts *v, size_t pair, const struct verdict_window *w);
-/* Judge what was added since the last time; begins a new window. wall_ns: its start. */
+/* Judge what was added since the last time, if it is enough; begins a new window. wall_ns: its start. */
 int verdict_judge(struct verdicts *v, uint64_t wall_ns);
 
 /* Instead, where a pair was judged by other means than windows: accuse those that are bad, then let them vote. All pairs

@@ -47,12 +47,13 @@ static void admit_latency(struct pair *p)
 	}
 }
 
-static bool is_lossy(const struct verdicts *v, struct pair *p)
+static bool is_lossy(struct pair *p)
 {
-	uint32_t sent = 0, lost = 0, at = v->window % VERDICT_HISTORY;
+	uint32_t sent = 0, lost = 0, at = p->at;
 
 	p->sent[at] = p->now.sent > UINT16_MAX ? UINT16_MAX : (uint16_t)p->now.sent;
 	p->lost[at] = p->now.lost > UINT16_MAX ? UINT16_MAX : (uint16_t)p->now.lost;
+	p->at = (uint8_t)((at + 1) % VERDICT_HISTORY);
 	if (p->now.lost >= 2 && p->now.lost * 2 >= p->now.sent)
 		return true;
 	for (int i = 0; i < VERDICT_HISTORY; i++) {
@@ -130,7 +131,7 @@ static void look(const struct verdicts *v, struct pair *p)
 	p->bad = p->explained = p->starved = false;
 	if (!p->seen || !p->now.sent)
 		return;
-	lossy = is_lossy(v, p);
+	lossy = is_lossy(p);
 	suspect = lossy || is_slow(v, p);
 	p->fault = lossy ? VERDICT_LOSS : VERDICT_SLOW;
 	p->starved = suspect && is_starved(v, p);

@@ -13,6 +13,7 @@ struct pair {
 	uint64_t base_ns, deviation_ns; /* of its median */
 	uint32_t base_windows;
 	uint16_t sent[VERDICT_HISTORY], lost[VERDICT_HISTORY];
+	uint8_t at; /* in both: the next window that it is probed in */
 	uint8_t suspect_windows, starved_windows; /* one after the other, to the last */
 	bool stamped;				  /* what the baseline is of */
 	bool seen, bad, explained;
@@ -34,7 +35,7 @@ struct name {
 };
 
 struct verdicts {
-	uint32_t hosts, rails, window, name_windows;
+	uint32_t hosts, rails, name_windows;
 	struct pair *pair;
 	size_t pairs;
 	struct group *group; /* rails, then hosts and NICs, three sides each */

@@ -336,6 +336,63 @@ static void test_a_single_loss_is_no_verdict(void **state)
 	assert_int_equal(verdict_count(v), 0);
 }
 
+/* A window in which every other host has sent one probe of each of its pairs, and the others none. */
+static void sparse_window(touches_fn *touched)
+{
+	for (size_t i = 0; i < pairs; i++) {
+		struct verdict_window one = { .sent = 1, .lost = touched && touched(&pair[i]) };
+
+		if (pair[i].from_host % 2 == wall_ns / NS_PER_S % 2)
+			verdict_add(v, i, &one);
+	}
+	wall_ns += NS_PER_S;
+	verdict_judge(v, wall_ns);
+}
+
+static void test_one_probe_in_every_other_window_is_enough(void **state)
+{
+	int windows = 0;
+
+	(void)state;
+	begin(4, 8, 0);
+	for (int i = 0; i < 40; i++) {
+		sparse_window(NULL);
+		assert_int_equal(verdict_count(v), 0);
+	}
+	while (!verdict_count(v) && windows++ < 20)
+		sparse_window(rail_3);
+	assert_true(windows <= 8 && only()->is_new);
+	assert_true(only()->subject == VERDICT_RAIL && only()->rail == 3);
+	sparse_window(rail_3);
+	assert_false(only()->is_new); /* it is told once, though nothing was judged */
+	for (windows = 0; !only()->end_ns && windows < 20; windows++)
+		sparse_window(NULL);
+	assert_true(windows <= 12);
+	sparse_window(NULL);
+	assert_int_equal(verdict_count(v), 0);
+}
+
+static void test_sparse_losses_of_a_pair_add_up(void **state)
+{
+	(void)state;
+	begin(2, 1, 0);
+	for (int i = 0; i < 8; i++)
+		sparse_window(NULL);
+	for (int i = 0; i < 8; i++)
+		sparse_window(pair_0_1);
+	assert_true(only()->subject == VERDICT_PAIR && only()->fault == VERDICT_LOSS);
+}
+
+static void test_one_sparse_loss_is_no_verdict(void **state)
+{
+	(void)state;
+	begin(2, 1, 0);
+	for (int i = 0; i < 100; i++) {
+		sparse_window(i % 50 < 2 ? pair_0_1 : NULL);
+		assert_int_equal(verdict_count(v), 0);
+	}
+}
+
 /* Time that this thread had: the machine may be busy with others. */
 static uint64_t cpu_ns(void)
 {
@@ -402,6 +459,9 @@ int main(void)
 		TEST(test_one_side_of_a_nic_is_told),
 		TEST(test_who_is_accused_is_attributed),
 		TEST(test_a_single_loss_is_no_verdict),
+		TEST(test_one_probe_in_every_other_window_is_enough),
+		TEST(test_sparse_losses_of_a_pair_add_up),
+		TEST(test_one_sparse_loss_is_no_verdict),
 		TEST(test_a_thousand_nodes_are_judged_within_a_second),
 	};
 
