@@ -4,7 +4,7 @@
 
 #include "probe/verdict_parts.h"
 
-#define QUIET_WINDOWS 2 /* without a vote before a verdict ends */
+#define QUIET_WINDOWS 2 /* with probes and without a vote, before a verdict ends */
 
 int verdict_new(struct verdicts **out, uint32_t hosts, uint32_t rails, const struct mesh_pair *pair,
 	size_t pairs, struct err *e)
@@ -85,6 +85,9 @@ static void group_count(struct group *g, const struct pair *p, uint32_t other)
 {
 	uint32_t i = 0;
 
+	g->probed = true;
+	if (p->starved)
+		return;
 	g->pairs++;
 	g->bad += p->bad;
 	g->left += p->bad && !p->explained;
@@ -129,12 +132,12 @@ static void count_votes(struct verdicts *v)
 		struct pair *p = &v->pair[i];
 		int n;
 
-		if (!p->seen || !p->now.sent || p->starved)
+		if (!p->seen || !p->now.sent)
 			continue;
 		n = groups_of(v, p, g, member);
 		for (int j = 0; j < n; j++)
 			group_count(g[j], p, member[j]);
-		if (p->bad)
+		if (p->bad && !p->starved)
 			v->accused[v->accusations++] = (uint32_t)i;
 	}
 }
@@ -146,7 +149,7 @@ static bool is_same(const struct verdict *a, const struct verdict *b)
 	       a->to_rail == b->to_rail;
 }
 
-static void vote(struct verdicts *v, const struct verdict *found, uint64_t wall_ns)
+static void vote(struct verdicts *v, const struct verdict *found, size_t pair, uint64_t wall_ns)
 {
 	struct name *n;
 
@@ -155,6 +158,7 @@ static void vote(struct verdicts *v, const struct verdict *found, uint64_t wall_
 		if (n->v.end_ns || !is_same(&n->v, found))
 			continue;
 		n->voted = true;
+		n->pair = pair;
 		n->quiet = 0;
 		n->v.pairs = found->pairs;
 		n->v.bad = found->bad;
@@ -165,7 +169,7 @@ static void vote(struct verdicts *v, const struct verdict *found, uint64_t wall_
 	if (v->names == VERDICT_NAMES_MAX)
 		return;
 	n = &v->name[v->names++];
-	*n = (struct name){ .v = *found, .voted = true, .votes = 1 };
+	*n = (struct name){ .v = *found, .voted = true, .votes = 1, .pair = pair };
 	n->v.begin_ns = wall_ns;
 	n->v.is_new = n->published = v->name_windows <= 1;
 }
@@ -253,7 +257,7 @@ static void name_groups(struct verdicts *v, uint64_t wall_ns)
 		found.pairs = g->pairs;
 		found.bad = g->bad;
 		found.fault = explain(v, &found);
-		vote(v, &found, wall_ns);
+		vote(v, &found, 0, wall_ns);
 	}
 }
 
@@ -296,7 +300,7 @@ static void name_pairs(struct verdicts *v, uint64_t wall_ns)
 						->members < VERDICT_MEMBERS_MIN ||
 				nic_group(v, p->m.to_host, p->m.to_rail, VERDICT_BOTH)->members <
 					VERDICT_MEMBERS_MIN;
-		vote(v, &found, wall_ns);
+		vote(v, &found, i, wall_ns);
 	}
 }
 
@@ -313,12 +317,27 @@ static void forget_told(struct verdicts *v)
 		v->name[i].voted = v->name[i].v.is_new = false;
 }
 
+/* Whether this window can say anything about what was named. */
+static bool is_probed(struct verdicts *v, const struct name *n)
+{
+	switch (n->v.subject) {
+	case VERDICT_PAIR:
+		return v->pair[n->pair].now.sent > 0;
+	case VERDICT_RAIL:
+		return rail_group(v, n->v.rail)->probed;
+	case VERDICT_NIC:
+		return nic_group(v, n->v.host, n->v.rail, n->v.side)->probed;
+	default:
+		return host_group(v, n->v.host, n->v.side)->probed;
+	}
+}
+
 static void end_quiet(struct verdicts *v, uint64_t wall_ns)
 {
 	for (size_t i = 0; i < v->names; i++) {
 		struct name *n = &v->name[i];
 
-		if (n->voted)
+		if (n->voted || !is_probed(v, n))
 			continue;
 		if (!n->quiet++)
 			n->v.bad = 0;

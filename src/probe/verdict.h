@@ -10,14 +10,16 @@
  *			... verdict_at(v, i)		what is bad now, and what has just ended
  *	verdict_free(v);
  *
- * Windows that hold fewer than VERDICT_PROBES_MIN probes of a pair, on average, are joined until they hold as many, and are
- * judged as one. A pair is bad in a window when it lost half of its probes or more (at least two), or a twentieth of
- * those of the last ten windows that it was probed in (at least three). It is slow when its median is three times its own
- * baseline, twice that of its siblings, VERDICT_SLOW_NS and eight times its usual deviation above the baseline, in VERDICT_SLOW_WINDOWS windows
- * that follow each other. Bad pairs vote: the group (host, rail, NIC, or one side of a host or NIC) that explains the most of them and is bad in four
- * fifths of its pairs is named, what it explains is set aside, and so on. Only what is found in
- * VERDICT_NAME_WINDOWS windows that follow each other is told: agents do not report in step, and the first half of a cut rail
- * looks like something smaller. A group with fewer than three members is never named: its pairs are, with
+ * Windows that hold fewer than VERDICT_PROBES_MIN probes of a pair, on average, are joined until they hold as many,
+ * and are judged as one. A pair is bad in a window when it lost half of its probes or more (at least two), or a
+ * twentieth of those of the last ten windows that it was probed in (at least three). It is slow when its median is
+ * three times its own baseline, twice that of its siblings, VERDICT_SLOW_NS and eight times its usual deviation above
+ * the baseline, in VERDICT_SLOW_WINDOWS windows that follow each other. Bad pairs vote: the group (host, rail, NIC,
+ * or one side of a host or NIC) that explains the most of them and is bad in four fifths of its pairs is named, what
+ * it explains is set aside, and so on. Only what is found in VERDICT_NAME_WINDOWS windows that follow each other is
+ * told: agents do not report in step, and the first half of a cut rail looks like something smaller. What was named
+ * ends with the second window without a vote. A window in which nothing of it was probed counts neither way, and
+ * parts no two that follow each other. A group with fewer than three members is never named: its pairs are, with
  * cannot_tell set.
  *
  * A host that is starved of CPU measures itself. Slowness that is not larger than what the prober was late, or than the

@@ -25,6 +25,7 @@ struct pair {
 /* A group's votes of this window. */
 struct group {
 	uint32_t pairs, bad, left;		       /* left: bad and not yet explained */
+	bool probed;				       /* any of its pairs, starved ones too */
 	uint32_t member[VERDICT_MEMBERS_MIN], members; /* other hosts, up to as many as matter */
 };
 
@@ -32,6 +33,7 @@ struct name {
 	struct verdict v;
 	uint32_t quiet, votes; /* votes: windows in a row, until it is published */
 	bool voted, published;
+	size_t pair; /* of a pair: the one that voted last */
 };
 
 struct verdicts {

@@ -53,6 +53,7 @@ static void window(touches_fn *touched, struct verdict_window bad)
 }
 
 static const struct verdict_window dead = { .sent = 5, .lost = 5 };
+static const struct verdict_window unprobed = { 0 };
 static const struct verdict_window slow = {
 	.sent = 5, .samples = 5, .stamped = true, .median_ns = 400000, .prober_ns = 5000
 };
@@ -393,6 +394,54 @@ static void test_one_sparse_loss_is_no_verdict(void **state)
 	}
 }
 
+static void test_windows_without_probes_are_between_two_in_a_row(void **state)
+{
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	window(pair_0_1, dead);
+	for (int i = 0; i < 3; i++)
+		window(pair_0_1, unprobed);
+	assert_int_equal(verdict_count(v), 0);
+	window(pair_0_1, dead);
+	assert_true(only()->subject == VERDICT_PAIR && only()->is_new);
+	verdict_free(v);
+	assert_int_equal(verdict_new(&v, 4, 8, pair, pairs, NULL), 0);
+	window(pair_0_1, dead);
+	window(NULL, dead);
+	window(pair_0_1, dead);
+	assert_int_equal(verdict_count(v), 0);
+}
+
+static void expect_no_end_without_probes(touches_fn *touched)
+{
+	begin(4, 8, 0);
+	healthy(8);
+	named(touched, dead);
+	for (int i = 0; i < 5; i++) {
+		window(touched, unprobed);
+		assert_true(!only()->end_ns && !only()->is_new);
+	}
+	window(NULL, dead);
+	window(touched, unprobed);
+	assert_true(!only()->end_ns);
+	window(NULL, dead);
+	assert_true(only()->end_ns);
+	healthy(1);
+	end(NULL);
+}
+
+static void test_windows_without_probes_end_no_verdict(void **state)
+{
+	(void)state;
+	expect_no_end_without_probes(pair_0_1);
+	expect_no_end_without_probes(nic_1_5);
+	expect_no_end_without_probes(host_2);
+	expect_no_end_without_probes(rail_3);
+	v = NULL;
+	pair = NULL;
+}
+
 /* Time that this thread had: the machine may be busy with others. */
 static uint64_t cpu_ns(void)
 {
@@ -462,6 +511,8 @@ int main(void)
 		TEST(test_one_probe_in_every_other_window_is_enough),
 		TEST(test_sparse_losses_of_a_pair_add_up),
 		TEST(test_one_sparse_loss_is_no_verdict),
+		TEST(test_windows_without_probes_are_between_two_in_a_row),
+		TEST(test_windows_without_probes_end_no_verdict),
 		TEST(test_a_thousand_nodes_are_judged_within_a_second),
 	};
 
