@@ -159,13 +159,15 @@ static void begin_anew(struct controller *c)
 void controller_settled(struct controller *c)
 {
 	c->settling = false;
+	c->view.wall_ns = clock_wall_ns();
 	begin_anew(c);
 	controller_begin(c);
 }
 
 void controller_judge(struct controller *c)
 {
-	verdict_judge(c->verdicts, clock_wall_ns());
+	/* The window began when the last one, or the start, was told. */
+	verdict_judge(c->verdicts, c->view.wall_ns, clock_wall_ns());
 	c->view.windows++;
 	c->view.sent += c->window_sent;
 	c->view.lost += c->window_lost;

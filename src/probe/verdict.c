@@ -149,7 +149,25 @@ static bool is_same(const struct verdict *a, const struct verdict *b)
 	       a->to_rail == b->to_rail;
 }
 
-static void vote(struct verdicts *v, const struct verdict *found, size_t pair, uint64_t wall_ns)
+/* Slowness is found in windows that follow each other, and began with the first of them; but what lost probes until now
+ * was not slow yet. */
+static uint64_t began_ns(const struct verdicts *v, const struct verdict *found)
+{
+	bool slow = found->fault == VERDICT_SLOW;
+	uint64_t ns = v->begin_ns[slow ? VERDICT_SLOW_WINDOWS - 1 : 0];
+	struct verdict loss = *found;
+
+	loss.fault = VERDICT_LOSS;
+	for (size_t i = 0; slow && i < v->names; i++) {
+		const struct name *n = &v->name[i];
+
+		if (n->published && is_same(&n->v, &loss) && n->bad_ns > ns)
+			ns = n->bad_ns;
+	}
+	return ns;
+}
+
+static void vote(struct verdicts *v, const struct verdict *found, size_t pair)
 {
 	struct name *n;
 
@@ -159,6 +177,7 @@ static void vote(struct verdicts *v, const struct verdict *found, size_t pair, u
 			continue;
 		n->voted = true;
 		n->pair = pair;
+		n->bad_ns = v->end_ns;
 		n->quiet = 0;
 		n->v.pairs = found->pairs;
 		n->v.bad = found->bad;
@@ -169,8 +188,10 @@ static void vote(struct verdicts *v, const struct verdict *found, size_t pair, u
 	if (v->names == VERDICT_NAMES_MAX)
 		return;
 	n = &v->name[v->names++];
-	*n = (struct name){ .v = *found, .voted = true, .votes = 1, .pair = pair };
-	n->v.begin_ns = wall_ns;
+	*n = (struct name){
+		.v = *found, .voted = true, .votes = 1, .pair = pair, .bad_ns = v->end_ns
+	};
+	n->v.begin_ns = began_ns(v, found);
 	n->v.is_new = n->published = v->name_windows <= 1;
 }
 
@@ -246,7 +267,7 @@ static struct group *choose(struct verdicts *v)
 	return best;
 }
 
-static void name_groups(struct verdicts *v, uint64_t wall_ns)
+static void name_groups(struct verdicts *v)
 {
 	struct group *g;
 
@@ -257,7 +278,7 @@ static void name_groups(struct verdicts *v, uint64_t wall_ns)
 		found.pairs = g->pairs;
 		found.bad = g->bad;
 		found.fault = explain(v, &found);
-		vote(v, &found, 0, wall_ns);
+		vote(v, &found, 0);
 	}
 }
 
@@ -274,7 +295,7 @@ static bool is_covered(const struct verdicts *v, const struct mesh_pair *m)
 	return false;
 }
 
-static void name_pairs(struct verdicts *v, uint64_t wall_ns)
+static void name_pairs(struct verdicts *v)
 {
 	for (size_t i = 0; i < v->pairs; i++) {
 		struct pair *p = &v->pair[i];
@@ -300,7 +321,7 @@ static void name_pairs(struct verdicts *v, uint64_t wall_ns)
 						->members < VERDICT_MEMBERS_MIN ||
 				nic_group(v, p->m.to_host, p->m.to_rail, VERDICT_BOTH)->members <
 					VERDICT_MEMBERS_MIN;
-		vote(v, &found, i, wall_ns);
+		vote(v, &found, i);
 	}
 }
 
@@ -332,7 +353,7 @@ static bool is_probed(struct verdicts *v, const struct name *n)
 	}
 }
 
-static void end_quiet(struct verdicts *v, uint64_t wall_ns)
+static void end_quiet(struct verdicts *v)
 {
 	for (size_t i = 0; i < v->names; i++) {
 		struct name *n = &v->name[i];
@@ -342,44 +363,60 @@ static void end_quiet(struct verdicts *v, uint64_t wall_ns)
 		if (!n->quiet++)
 			n->v.bad = 0;
 		if (n->quiet >= QUIET_WINDOWS || !n->published)
-			n->v.end_ns = wall_ns;
+			n->v.end_ns = n->bad_ns;
 	}
 }
 
-static void name_all(struct verdicts *v, uint64_t wall_ns)
+static void name_all(struct verdicts *v)
 {
 	forget_told(v);
 	count_votes(v);
-	name_groups(v, wall_ns);
-	name_pairs(v, wall_ns);
-	end_quiet(v, wall_ns);
+	name_groups(v);
+	name_pairs(v);
+	end_quiet(v);
 	for (size_t i = 0; i < v->pairs; i++) {
 		v->pair[i].now = (struct verdict_window){ 0 };
 		v->pair[i].seen = false;
 	}
 }
 
-/* Whether pairs were probed often enough since they were last judged: of one probe, nobody loses two. By the average,
- * since all have the same rate, and a prober that gets no CPU is not to hold up the others. */
-static bool is_enough(const struct verdicts *v)
+static void begin_window(struct verdicts *v, uint64_t begin_ns)
 {
-	uint64_t sent = 0, probed = 0;
-
-	for (size_t i = 0; i < v->pairs; i++) {
-		sent += v->pair[i].now.sent;
-		probed += v->pair[i].now.sent > 0;
-	}
-	return probed && sent >= probed * VERDICT_PROBES_MIN;
+	for (int i = VERDICT_SLOW_WINDOWS - 1; i > 0; i--)
+		v->begin_ns[i] = v->begin_ns[i - 1];
+	v->begin_ns[0] = begin_ns;
 }
 
-int verdict_judge(struct verdicts *v, uint64_t wall_ns)
+/* Since they were last judged. Returns how many pairs were probed. */
+static size_t count_probes(const struct verdicts *v, uint64_t *sent)
 {
-	if (!is_enough(v)) {
+	size_t probed = 0;
+
+	*sent = 0;
+	for (size_t i = 0; i < v->pairs; i++) {
+		*sent += v->pair[i].now.sent;
+		probed += v->pair[i].now.sent > 0;
+	}
+	return probed;
+}
+
+int verdict_judge(struct verdicts *v, uint64_t begin_ns, uint64_t end_ns)
+{
+	uint64_t sent;
+	size_t probed = count_probes(v, &sent);
+
+	if (probed && !v->joining)
+		begin_window(v, begin_ns);
+	/* Of one probe, nobody loses two. By the average, since all have the same rate, and a prober that gets no CPU is
+	 * not to hold up the others. */
+	v->joining = sent < probed * VERDICT_PROBES_MIN;
+	if (!probed || v->joining) {
 		forget_told(v);
 		return 0;
 	}
+	v->end_ns = end_ns;
 	verdict_look(v);
-	name_all(v, wall_ns);
+	name_all(v);
 	return 0;
 }
 
@@ -404,8 +441,11 @@ void verdict_attribute(struct verdicts *v, uint64_t wall_ns)
 		v->pair[i].now.sent = 1;
 		v->pair[i].explained = false;
 	}
+	for (int i = 0; i < VERDICT_SLOW_WINDOWS; i++)
+		v->begin_ns[i] = wall_ns;
+	v->end_ns = wall_ns;
 	v->name_windows = 1; /* what is accused was measured often enough */
-	name_all(v, wall_ns);
+	name_all(v);
 	for (size_t i = 0; i < v->pairs; i++)
 		v->pair[i].bad = v->pair[i].starved = false;
 }

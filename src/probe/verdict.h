@@ -5,7 +5,7 @@
  *	for each window:
  *		for each pair that reported:
  *			verdict_add(v, index, &window);
- *		verdict_judge(v, wall_ns);
+ *		verdict_judge(v, begin_ns, end_ns);
  *		for (i = 0; i < verdict_count(v); i++)
  *			... verdict_at(v, i)		what is bad now, and what has just ended
  *	verdict_free(v);
@@ -73,7 +73,7 @@ struct verdict {
 	uint32_t to_host, to_rail; /* of a pair */
 	uint32_t pairs, bad;	   /* of the group, in this window */
 	bool cannot_tell;
-	uint64_t begin_ns, end_ns; /* wall clock; end 0: it lasts */
+	uint64_t begin_ns, end_ns; /* wall clock, of all bad windows; end 0: it lasts */
 	bool is_new;		   /* named for the first time by this judgement */
 };
 
@@ -84,8 +84,9 @@ int verdict_new(struct verdicts **out, uint32_t hosts, uint32_t rails, const str
 void verdict_free(struct verdicts *v);
 
 void verdict_add(struct verdicts *v, size_t pair, const struct verdict_window *w);
-/* Judge what was added since the last time, if it is enough; begins a new window. wall_ns: its start. */
-int verdict_judge(struct verdicts *v, uint64_t wall_ns);
+/* Judge what was added since the last time, if it is enough; begins a new window. Wall clock: when this one
+ * began and ended. */
+int verdict_judge(struct verdicts *v, uint64_t begin_ns, uint64_t end_ns);
 
 /* Instead, where a pair was judged by other means than windows: accuse those that are bad, then let them vote. All pairs
  * take part. */

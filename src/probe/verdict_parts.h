@@ -33,11 +33,15 @@ struct name {
 	struct verdict v;
 	uint32_t quiet, votes; /* votes: windows in a row, until it is published */
 	bool voted, published;
-	size_t pair; /* of a pair: the one that voted last */
+	size_t pair;	 /* of a pair: the one that voted last */
+	uint64_t bad_ns; /* the end of the last window that voted for it */
 };
 
 struct verdicts {
 	uint32_t hosts, rails, name_windows;
+	uint64_t begin_ns[VERDICT_SLOW_WINDOWS]; /* of the last windows, this one first */
+	uint64_t end_ns;			 /* of this one */
+	bool joining;				 /* this one goes on: it holds too few probes */
 	struct pair *pair;
 	size_t pairs;
 	struct group *group; /* rails, then hosts and NICs, three sides each */

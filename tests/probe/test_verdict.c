@@ -48,8 +48,8 @@ static void window(touches_fn *touched, struct verdict_window bad)
 
 	for (size_t i = 0; i < pairs; i++)
 		verdict_add(v, i, touched && touched(&pair[i]) ? &bad : &good);
+	verdict_judge(v, wall_ns, wall_ns + NS_PER_S);
 	wall_ns += NS_PER_S;
-	verdict_judge(v, wall_ns);
 }
 
 static const struct verdict_window dead = { .sent = 5, .lost = 5 };
@@ -101,6 +101,8 @@ static void healthy(int windows)
 
 static void test_a_cut_rail_is_named_and_its_end_is_told(void **state)
 {
+	uint64_t healed_ns;
+
 	(void)state;
 	begin(4, 8, 0);
 	healthy(8);
@@ -108,14 +110,15 @@ static void test_a_cut_rail_is_named_and_its_end_is_told(void **state)
 	assert_int_equal(verdict_count(v), 0);
 	window(rail_3, dead);
 	assert_true(only()->subject == VERDICT_RAIL && only()->rail == 3 && only()->is_new);
-	assert_true(
-		only()->begin_ns == wall_ns - NS_PER_S && !only()->end_ns && !only()->cannot_tell);
+	assert_true(only()->begin_ns == wall_ns - 2 * NS_PER_S && !only()->end_ns &&
+		    !only()->cannot_tell);
 	window(rail_3, dead);
 	assert_false(only()->is_new);
+	healed_ns = wall_ns;
 	window(NULL, dead);
 	assert_true(!only()->end_ns);
 	window(NULL, dead);
-	assert_true(only()->end_ns == wall_ns);
+	assert_true(only()->end_ns == healed_ns);
 	healthy(1);
 }
 
@@ -346,8 +349,8 @@ static void sparse_window(touches_fn *touched)
 		if (pair[i].from_host % 2 == wall_ns / NS_PER_S % 2)
 			verdict_add(v, i, &one);
 	}
+	verdict_judge(v, wall_ns, wall_ns + NS_PER_S);
 	wall_ns += NS_PER_S;
-	verdict_judge(v, wall_ns);
 }
 
 static void test_one_probe_in_every_other_window_is_enough(void **state)
@@ -442,6 +445,62 @@ static void test_windows_without_probes_end_no_verdict(void **state)
 	pair = NULL;
 }
 
+static void test_slowness_began_with_the_first_slow_window(void **state)
+{
+	uint64_t slow_ns, healed_ns;
+
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	slow_ns = wall_ns;
+	for (int i = 0; i <= VERDICT_SLOW_WINDOWS; i++)
+		window(nic_1_5, slow);
+	assert_true(only()->begin_ns == slow_ns);
+	window(nic_1_5, slow);
+	healed_ns = wall_ns;
+	window(NULL, slow);
+	window(NULL, slow);
+	assert_true(only()->begin_ns == slow_ns && only()->end_ns == healed_ns);
+}
+
+static void test_what_is_slow_after_losses_was_not_slow_before(void **state)
+{
+	uint64_t dead_ns, slow_ns;
+
+	(void)state;
+	begin(4, 8, 0);
+	healthy(8);
+	dead_ns = wall_ns;
+	named(nic_1_5, dead);
+	slow_ns = wall_ns;
+	named(nic_1_5, slow);
+	assert_int_equal(verdict_count(v), 2);
+	assert_true(verdict_at(v, 0)->fault == VERDICT_LOSS &&
+		    verdict_at(v, 0)->begin_ns == dead_ns && verdict_at(v, 0)->end_ns == slow_ns);
+	assert_true(
+		verdict_at(v, 1)->fault == VERDICT_SLOW && verdict_at(v, 1)->begin_ns == slow_ns);
+}
+
+static void test_a_verdict_of_joined_windows_began_with_the_first_of_them(void **state)
+{
+	uint64_t dead_ns, healed_ns;
+
+	(void)state;
+	begin(4, 8, 0);
+	for (int i = 0; i < 4; i++)
+		sparse_window(NULL);
+	for (int i = 0; i < 100; i++, wall_ns += NS_PER_S) /* nobody probes: nothing has begun */
+		verdict_judge(v, wall_ns, wall_ns + NS_PER_S);
+	dead_ns = wall_ns;
+	for (int i = 0; i < 8; i++)
+		sparse_window(rail_3);
+	assert_true(only()->begin_ns == dead_ns);
+	healed_ns = wall_ns;
+	for (int i = 0; i < 8; i++)
+		sparse_window(NULL);
+	assert_true(only()->end_ns == healed_ns);
+}
+
 /* Time that this thread had: the machine may be busy with others. */
 static uint64_t cpu_ns(void)
 {
@@ -513,6 +572,9 @@ int main(void)
 		TEST(test_one_sparse_loss_is_no_verdict),
 		TEST(test_windows_without_probes_are_between_two_in_a_row),
 		TEST(test_windows_without_probes_end_no_verdict),
+		TEST(test_slowness_began_with_the_first_slow_window),
+		TEST(test_what_is_slow_after_losses_was_not_slow_before),
+		TEST(test_a_verdict_of_joined_windows_began_with_the_first_of_them),
 		TEST(test_a_thousand_nodes_are_judged_within_a_second),
 	};
 
