@@ -2,6 +2,8 @@
 #include "probe/hosts.h"
 
 #include <ctype.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,15 +77,60 @@ int hosts_add(struct hosts *h, const char *name, struct err *e)
 	return 0;
 }
 
+static int by_address(const void *a, const void *b)
+{
+	const struct sockaddr *x = (*(const struct addrinfo *const *)a)->ai_addr;
+	const struct sockaddr *y = (*(const struct addrinfo *const *)b)->ai_addr;
+
+	if (x->sa_family != y->sa_family)
+		return x->sa_family < y->sa_family ? -1 : 1;
+	if (x->sa_family == AF_INET6)
+		return memcmp(&((const struct sockaddr_in6 *)x)->sin6_addr,
+			&((const struct sockaddr_in6 *)y)->sin6_addr, sizeof(struct in6_addr));
+	return memcmp(&((const struct sockaddr_in *)x)->sin_addr,
+		&((const struct sockaddr_in *)y)->sin_addr, sizeof(struct in_addr));
+}
+
+/* DNS turns its answers round from one to the next: sorted, the same hosts give the same list. */
+static int add_sorted(struct hosts *h, const struct addrinfo *list, struct err *e)
+{
+	const struct addrinfo **sorted, *ai;
+	size_t count = 0;
+	int ret = 0;
+
+	for (ai = list; ai; ai = ai->ai_next)
+		count++;
+	sorted = calloc(count + 1, sizeof(*sorted));
+	if (!sorted)
+		return err_set(e, ENOMEM, "no memory for hosts");
+	count = 0;
+	for (ai = list; ai; ai = ai->ai_next)
+		sorted[count++] = ai;
+	qsort(sorted, count, sizeof(*sorted), by_address);
+	for (size_t i = 0; !ret && i < count; i++) {
+		struct sock_addr addr = { .len = sorted[i]->ai_addrlen };
+		char text[SOCK_ADDR_TEXT];
+
+		memcpy(&addr.storage, sorted[i]->ai_addr, addr.len);
+		ret = hosts_add(h, sock_addr_text(&addr, false, text), e);
+	}
+	free(sorted);
+	return ret;
+}
+
+/* A service has an address for each of its hosts: more than the few that sock_resolve() takes of one. */
 static int add_dns(struct hosts *h, const char *name, struct err *e)
 {
-	struct sock_addr addr[SOCK_ADDRS];
-	char text[SOCK_ADDR_TEXT];
-	size_t count;
-	int ret = sock_resolve(name, "1", 0, false, addr, &count, e);
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list;
+	int ret = getaddrinfo(name, NULL, &hints, &list);
 
-	for (size_t i = 0; !ret && i < count; i++)
-		ret = hosts_add(h, sock_addr_text(&addr[i], false, text), e);
+	if (ret) {
+		err_set(e, ENOENT, "cannot find the hosts of dns:%s: %s", name,
+			ret == EAI_SYSTEM ? strerror(errno) : gai_strerror(ret));
+		return err_hint(e, "check the name: it stands for every address that it has");
+	}
+	ret = add_sorted(h, list, e);
+	freeaddrinfo(list);
 	return ret;
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +14,58 @@
 #include <cmocka.h>
 
 #include "probe/hosts.h"
+
+/* What DNS says: the host has so many addresses, IPv6 and IPv4 in turn, and begins with another one each time. */
+static int dns_addresses, dns_first;
+
+static struct addrinfo *dns_address(int which)
+{
+	struct {
+		struct addrinfo info;
+		struct sockaddr_in6 in6;
+		struct sockaddr_in in4;
+	} *a = calloc(1, sizeof(*a));
+	char text[INET6_ADDRSTRLEN];
+
+	assert_non_null(a);
+	a->in4.sin_family = AF_INET;
+	a->in6.sin6_family = AF_INET6;
+	snprintf(text, sizeof(text), which % 2 ? "fd00::%x" : "10.0.0.%d", which + 1);
+	inet_pton(AF_INET, text, &a->in4.sin_addr);
+	inet_pton(AF_INET6, text, &a->in6.sin6_addr);
+	a->info.ai_family = which % 2 ? AF_INET6 : AF_INET;
+	a->info.ai_addr = which % 2 ? (void *)&a->in6 : (void *)&a->in4;
+	a->info.ai_addrlen = which % 2 ? sizeof(a->in6) : sizeof(a->in4);
+	return &a->info;
+}
+
+/* Instead of libc's, which would ask the machine that the test runs on. */
+int getaddrinfo(
+	const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list)
+{
+	(void)service;
+	(void)hints;
+	*list = NULL;
+	if (strcmp(node, "every.host") != 0)
+		return EAI_NONAME;
+	for (int i = 0; i < dns_addresses; i++) {
+		struct addrinfo *a = dns_address((dns_first + i) % dns_addresses);
+
+		a->ai_next = *list;
+		*list = a;
+	}
+	return 0;
+}
+
+void freeaddrinfo(struct addrinfo *list)
+{
+	while (list) {
+		struct addrinfo *next = list->ai_next;
+
+		free(list);
+		list = next;
+	}
+}
 
 static void expect(const char *list, const char *joined)
 {
@@ -56,6 +111,31 @@ static void test_what_is_no_list_is_refused(void **state)
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		assert_int_equal(hosts_add_list(&h, wrong[i], NULL), -EINVAL);
 	hosts_free(&h);
+}
+
+static void test_a_name_stands_for_all_of_its_addresses_sorted(void **state)
+{
+	struct hosts h, again;
+	struct err e;
+
+	(void)state;
+	dns_addresses = 200;
+	assert_int_equal(hosts_find(&h, "dns:every.host", NULL, NULL), 0);
+	assert_int_equal(h.count, 200);
+	assert_string_equal(h.name[0], "10.0.0.1");
+	assert_string_equal(h.name[5], "10.0.0.11");
+	assert_string_equal(h.name[99], "10.0.0.199");
+	assert_string_equal(h.name[100], "fd00::2");
+	assert_string_equal(h.name[199], "fd00::c8");
+	dns_first = 77;
+	assert_int_equal(hosts_find(&again, "dns:every.host", NULL, NULL), 0);
+	assert_int_equal(again.count, h.count);
+	for (size_t i = 0; i < h.count; i++)
+		assert_string_equal(again.name[i], h.name[i]);
+	hosts_free(&h);
+	hosts_free(&again);
+	assert_int_equal(hosts_find(&h, "dns:no.host", NULL, &e), -ENOENT);
+	assert_non_null(strstr(e.what, "dns:no.host"));
 }
 
 /* An environment as a scheduler makes it: name, value, name, value. */
@@ -147,7 +227,9 @@ static void test_kubernetes_schedulers_say_their_pods(void **state)
 	(void)state;
 	WITH("j-master-0.j j-worker-0.j j-worker-1.j ", "KUBERNETES_SERVICE_HOST", "10.96.0.1",
 		"VC_MASTER_HOSTS", "j-master-0.j", "VC_WORKER_HOSTS", "j-worker-0.j,j-worker-1.j");
-	WITH("127.0.0.1 ", "KUBERNETES_SERVICE_HOST", "10.96.0.1", "WEIR_HOSTS", "dns:127.0.0.1");
+	dns_addresses = 1;
+	dns_first = 0;
+	WITH("10.0.0.1 ", "KUBERNETES_SERVICE_HOST", "10.96.0.1", "WEIR_HOSTS", "dns:every.host");
 }
 
 static void test_words_go_before_the_environment_and_nothing_is_refused(void **state)
@@ -190,6 +272,7 @@ int main(void)
 		cmocka_unit_test(test_lists_as_slurm_writes_them),
 		cmocka_unit_test(test_many_hosts_are_each_there_once),
 		cmocka_unit_test(test_what_is_no_list_is_refused),
+		cmocka_unit_test(test_a_name_stands_for_all_of_its_addresses_sorted),
 		cmocka_unit_test(test_slurm_says_its_nodes),
 		cmocka_unit_test(test_mpi_says_its_hostfile),
 		cmocka_unit_test(test_torchrun_says_the_first_and_how_many),
