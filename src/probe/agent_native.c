@@ -163,6 +163,7 @@ static void set_pinglist(struct rpc_call *call, const ProtobufCMessage *message,
 	}
 	if (strcmp(list->owner, a->owner))
 		watchers_end(a, RPC_ABORTED, "another controller has replaced the targets");
+	change_abort(a);
 	list_init(&old);
 	while (a->targets.next != &a->targets) {
 		struct list *l = a->targets.next;

@@ -118,6 +118,7 @@ bool agent_parse_address(const char *text, struct sock_addr *addr);
 extern const struct rpc_method agent_service_methods[2], connection_manager_methods[2];
 void change_settled(struct agent *a, struct agent_target *t, const struct probe_result *r);
 void change_go_on(struct agent *a); /* answers when nothing is waited for any more */
+void change_abort(struct agent *a); /* another list replaces its targets */
 
 /* agent_metrics.c */
 int agent_metrics_start(struct agent *a, struct err *e);

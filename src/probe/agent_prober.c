@@ -7,16 +7,23 @@
 #include "base/log.h"
 #include "probe/agent_parts.h"
 
-static void change_begin(struct agent *a, struct rpc_call *call, bool start, size_t targets)
+/* Those it waits for go, or are of another list from now on: none of them has a place in its results. */
+void change_abort(struct agent *a)
 {
 	struct change *c = &a->change;
 
 	if (c->call)
 		rpc_call_finish(c->call, RPC_ABORTED, "another request replaced this one");
+	free(c->result);
+	*c = (struct change){ 0 };
+}
+
+static void change_begin(struct agent *a, struct rpc_call *call, bool start, size_t targets)
+{
+	change_abort(a);
 	watchers_end(a, RPC_ABORTED, "another controller has replaced the targets");
 	agent_remove_all(a);
-	free(c->result);
-	*c = (struct change){ .call = call, .start = start, .targets = targets };
+	a->change = (struct change){ .call = call, .start = start, .targets = targets };
 	strcpy(a->owner, "dxs.prober");
 	a->generation++;
 	a->lease_ns = 0;

@@ -13,7 +13,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
-from probetest import PATIENCE_S, WEIR, Agent, Process, free_ports, grpc, message, wait_for
+from probetest import PATIENCE_S, WEIR, Agent, Process, call_of, free_ports, grpc, message, wait_for
 from weirtest import weir  # noqa: E402
 
 SUCCESS, FAILURE, LIMIT = 1, 2, 4
@@ -70,6 +70,23 @@ def test_results_stand_in_the_order_of_the_targets(pair):
     wait_for("rows of nobody", lambda: [r for r in a.rows() if r[2] == nobody])
     a.stop()
     assert all("not connected" in r[3] for r in a.rows() if r[2] == nobody)
+
+
+def test_a_start_is_aborted_by_a_list_that_replaces_its_targets(pair):
+    a, b = pair
+    silent = address(9, 8)
+    request = message("dxs.prober.StartPingsRequest")()
+    for _ in range(2):
+        request.targets.add(local_nic_ip_address=a.nics[0], peer_nic_ip_address=silent)
+    listed = message("weir.v1.Pinglist")(generation=1, owner="test")
+    listed.target.add(local_address=a.nics[0], peer_address=b.nics[0], rate=5)
+    with socket.create_server((silent, a.port)), grpc.insecure_channel(f"{a.at}:{a.port}") as channel:
+        started = call_of(channel, "dxs.prober.AgentService/StartPings").future(request, timeout=PATIENCE_S)
+        wait_for("the start", lambda: a.status().pinglist_owner == "dxs.prober")
+        a.call("weir.v1.Agent/SetPinglist", listed)
+        assert started.exception(PATIENCE_S).code() == grpc.StatusCode.ABORTED
+    wait_for("answers", lambda: len(good(a.rows())) >= 3)
+    assert a.start([(a.nics[0], b.nics[0])]) == [SUCCESS]
 
 
 def test_weir_probe_starts_the_pairs_of_a_file_and_stops_them(pair, tmp_path):
@@ -199,7 +216,6 @@ def test_a_watcher_gets_windows_with_host_and_network_apart(pair):
     listed.target.add(local_address=a.nics[0], peer_address=b.nics[0], rail="0", rate=20, payload_bytes=64)
     a.call("weir.v1.Agent/SetPinglist", listed)
     with grpc.insecure_channel(f"{a.at}:{a.port}") as channel:
-        from rpctest import call_of
         reports = call_of(channel, "weir.v1.Agent/Watch", "unary_stream")(
             message("weir.v1.WatchRequest")(watcher="test"), timeout=PATIENCE_S)
         for report in reports:
