@@ -172,7 +172,7 @@ static void take_state(struct agent *a, struct agent_target *t, const struct pro
 	t->state = to;
 }
 
-static void drain(struct agent *a)
+void agent_drain(struct agent *a)
 {
 	struct probe_result r;
 
@@ -198,7 +198,7 @@ static void drain(struct agent *a)
 
 static void agent_woken(struct loop *l)
 {
-	drain(container_of(l, struct agent, loop));
+	agent_drain(container_of(l, struct agent, loop));
 }
 
 static void notify(void *context)
@@ -218,7 +218,7 @@ static void drain_due(struct loop *l, struct loop_timer *timer)
 {
 	struct agent *a = container_of(timer, struct agent, drain);
 
-	drain(a);
+	agent_drain(a);
 	loop_timer_set(
 		l, timer, lull_after_ns(a, a->target_count ? DRAIN_NS : NS_PER_S), drain_due);
 }
@@ -227,7 +227,7 @@ static void flush_due(struct loop *l, struct loop_timer *timer)
 {
 	struct agent *a = container_of(timer, struct agent, flush);
 
-	drain(a);
+	agent_drain(a);
 	agent_flush(a);
 	loop_timer_set(l, timer, lull_after_ns(a, a->options->flush_ns), flush_due);
 }
@@ -248,10 +248,23 @@ static void window_due(struct loop *l, struct loop_timer *timer)
 {
 	struct agent *a = container_of(timer, struct agent, window);
 
-	drain(a);
+	agent_drain(a);
 	age_lateness(a);
 	report_window(a);
 	loop_timer_set(l, timer, lull_after_ns(a, a->window_ns), window_due);
+}
+
+/* The first is shorter, and of another length on each agent of a controller, which numbers their lists one after the other: they
+ * do not all report at once, and not when the controller's own window ends, where one report would be in the window before and
+ * the next in the one after. */
+void agent_begin_windows(struct agent *a, uint64_t window_ns)
+{
+	uint64_t part = (a->generation * 0x9e3779b97f4a7c15ull) >> 48;
+	uint64_t first_ns = window_ns / 4 + (window_ns / 2 * part >> 16);
+
+	a->window_ns = window_ns;
+	report_begin(a);
+	loop_timer_set(&a->loop, &a->window, lull_after_ns(a, first_ns), window_due);
 }
 
 /* The end */
@@ -472,8 +485,7 @@ int agent_run(const struct agent_options *o, int stop_fd, struct err *e)
 	if (!a)
 		return err_set(e, ENOMEM, "no memory for the agent");
 	a->options = o;
-	a->window_ns = NS_PER_S;
-	a->started_wall_ns = a->window_wall_ns = clock_wall_ns();
+	a->started_wall_ns = clock_wall_ns();
 	gethostname(a->host, sizeof(a->host) - 1);
 	hist_init(&a->schedule);
 	a->recent_ns = now_ns;
@@ -495,11 +507,11 @@ int agent_run(const struct agent_options *o, int stop_fd, struct err *e)
 	if (!ret) {
 		loop_timer_set(&a->loop, &a->drain, now_ns + DRAIN_NS, drain_due);
 		loop_timer_set(&a->loop, &a->flush, now_ns + o->flush_ns, flush_due);
-		loop_timer_set(&a->loop, &a->window, now_ns + a->window_ns, window_due);
+		agent_begin_windows(a, NS_PER_S);
 		log_info("%zu NICs, gRPC on port %d", a->nics, (int)o->port);
 		ret = loop_run(&a->loop, e);
 		for (int i = 0; a->leaving && i < 100; i++) {
-			drain(a);
+			agent_drain(a);
 			usleep(10000);
 		}
 		agent_flush(a);

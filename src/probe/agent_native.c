@@ -136,12 +136,22 @@ static void lease_over(struct loop *l, struct loop_timer *timer)
 	agent_remove_all(a);
 }
 
+static uint64_t window_of(const struct agent *a, const Weir__V1__Pinglist *list)
+{
+	if (!list->window_ns)
+		return a->window_ns;
+	return list->window_ns < WINDOW_MIN_NS	 ? WINDOW_MIN_NS
+	       : list->window_ns > WINDOW_MAX_NS ? WINDOW_MAX_NS
+						 : list->window_ns;
+}
+
 static void set_pinglist(struct rpc_call *call, const ProtobufCMessage *message, void *context)
 {
 	const Weir__V1__Pinglist *list = (const void *)message;
 	Weir__V1__SetPinglistReply reply = WEIR__V1__SET_PINGLIST_REPLY__INIT;
 	struct agent *a = context;
 	struct list old;
+	bool is_other;
 
 	if (!strcmp(list->owner, a->owner) && list->generation <= a->generation) {
 		rpc_call_finish(call, RPC_FAILED_PRECONDITION,
@@ -161,7 +171,9 @@ static void set_pinglist(struct rpc_call *call, const ProtobufCMessage *message,
 		rpc_call_finish(call, RPC_RESOURCE_EXHAUSTED, "no memory");
 		return;
 	}
-	if (strcmp(list->owner, a->owner))
+	agent_drain(a);
+	is_other = strcmp(list->owner, a->owner);
+	if (is_other)
 		watchers_end(a, RPC_ABORTED, "another controller has replaced the targets");
 	change_abort(a);
 	list_init(&old);
@@ -180,10 +192,9 @@ static void set_pinglist(struct rpc_call *call, const ProtobufCMessage *message,
 	text_one_line(a->owner);
 	a->generation = list->generation;
 	a->lease_ns = list->lease_ns;
-	if (list->window_ns)
-		a->window_ns = list->window_ns < WINDOW_MIN_NS	 ? WINDOW_MIN_NS
-			       : list->window_ns > WINDOW_MAX_NS ? WINDOW_MAX_NS
-								 : list->window_ns;
+	/* What was counted for somebody else is not told to this one. */
+	if (is_other || window_of(a, list) != a->window_ns)
+		agent_begin_windows(a, window_of(a, list));
 	loop_timer_cancel(&a->loop, &a->lease);
 	if (a->lease_ns)
 		loop_timer_set(&a->loop, &a->lease, clock_ns() + a->lease_ns, lease_over);
@@ -325,7 +336,7 @@ static void send_window(struct agent *a)
 	agent_health(a, &health);
 	report.health = &health;
 	report.window_start_wall_ns = a->window_wall_ns;
-	report.window_ns = a->window_ns;
+	report.window_ns = clock_ns() - a->window_begun_ns;
 	if (ok)
 		send_report(a, &report);
 	for (size_t i = 0; m && i < report.n_pair; i++) {
@@ -339,10 +350,8 @@ static void send_window(struct agent *a)
 	free(m);
 }
 
-void report_window(struct agent *a)
+void report_begin(struct agent *a)
 {
-	if (a->watchers.next != &a->watchers)
-		send_window(a);
 	for (struct list *l = a->targets.next; l != &a->targets; l = l->next) {
 		struct agent_target *t = container_of(l, struct agent_target, link);
 
@@ -351,6 +360,14 @@ void report_window(struct agent *a)
 		t->late_ns = 0;
 	}
 	a->window_wall_ns = clock_wall_ns();
+	a->window_begun_ns = clock_ns();
+}
+
+void report_window(struct agent *a)
+{
+	if (a->watchers.next != &a->watchers)
+		send_window(a);
+	report_begin(a);
 }
 
 void report_changes(struct agent *a)

@@ -95,7 +95,8 @@ struct agent {
 	size_t run_count;
 	struct event *event;
 	size_t events;
-	uint64_t generation, lease_ns, window_ns, window_wall_ns, started_wall_ns;
+	uint64_t generation, lease_ns, started_wall_ns;
+	uint64_t window_ns, window_begun_ns, window_wall_ns;
 	char owner[64], host[65];
 
 	struct nic_totals *nic;
@@ -111,6 +112,9 @@ int agent_add(struct agent *a, struct agent_target **target, const struct probe_
 	const char *rail);
 void agent_remove(struct agent *a, struct agent_target *t);
 void agent_remove_all(struct agent *a);
+void agent_drain(struct agent *a); /* take what the engine has */
+/* A report after so long, again and again, from now on: of nothing before. */
+void agent_begin_windows(struct agent *a, uint64_t window_ns);
 int agent_flush(struct agent *a);
 bool agent_parse_address(const char *text, struct sock_addr *addr);
 
@@ -134,6 +138,7 @@ unsigned int agent_gpu_of(size_t nic);
 /* agent_native.c */
 extern const struct rpc_method agent_native_methods[5];
 void report_window(struct agent *a);  /* all pairs, and begin a new window */
+void report_begin(struct agent *a);   /* a new window */
 void report_changes(struct agent *a); /* what happened, at once */
 void watchers_end(struct agent *a, enum rpc_code code, const char *why);
 void agent_health(struct agent *a, Weir__V1__Health *h);

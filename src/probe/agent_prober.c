@@ -28,7 +28,7 @@ static void change_begin(struct agent *a, struct rpc_call *call, bool start, siz
 	a->generation++;
 	a->lease_ns = 0;
 	loop_timer_cancel(&a->loop, &a->lease);
-	a->window_ns = NS_PER_S;
+	agent_begin_windows(a, NS_PER_S);
 }
 
 /* Every target has its result, and the rows of those before are on disk. */

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 import urllib.parse
 import urllib.request
 
@@ -231,6 +232,22 @@ def test_a_watcher_gets_windows_with_host_and_network_apart(pair):
     with pytest.raises(grpc.RpcError) as refused:
         a.call("weir.v1.Agent/SetPinglist", old)
     assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_a_new_owner_gets_windows_of_its_own_length_and_time(pair):
+    a, b = pair
+    listed = message("weir.v1.Pinglist")(generation=1, owner="before", window_ns=60 * 10**9)
+    listed.target.add(local_address=a.nics[0], peer_address=b.nics[0], rate=100)
+    a.call("weir.v1.Agent/SetPinglist", listed)
+    wait_for("probes", lambda: a.status().health.probes_sent >= 100)
+    listed.owner, listed.window_ns = "after", 500_000_000
+    asked = time.time_ns()
+    a.call("weir.v1.Agent/SetPinglist", listed)
+    with grpc.insecure_channel(f"{a.at}:{a.port}") as channel:
+        reports = call_of(channel, "weir.v1.Agent/Watch", "unary_stream")(message("weir.v1.WatchRequest")(watcher="after"), timeout=PATIENCE_S)
+        first = next(report for report in reports if report.pair)
+    assert first.window_start_wall_ns >= asked
+    assert first.pair[0].sent <= first.window_ns // 10**7 + 16  # those that were under way
 
 
 def test_probing_ends_when_its_controller_is_gone(pair):
