@@ -13,6 +13,7 @@
 
 #define WINDOW_MIN_NS (100 * NS_PER_MS)
 #define WINDOW_MAX_NS (60 * NS_PER_S)
+#define LEASE_MAX_NS  (86400 * NS_PER_S) /* a clock and this do not wrap */
 #define WATCHERS_MAX  64
 
 /* State */
@@ -191,7 +192,7 @@ static void set_pinglist(struct rpc_call *call, const ProtobufCMessage *message,
 	strcpy(a->owner, list->owner);
 	text_one_line(a->owner);
 	a->generation = list->generation;
-	a->lease_ns = list->lease_ns;
+	a->lease_ns = list->lease_ns < LEASE_MAX_NS ? list->lease_ns : LEASE_MAX_NS;
 	/* What was counted for somebody else is not told to this one. */
 	if (is_other || window_of(a, list) != a->window_ns)
 		agent_begin_windows(a, window_of(a, list));

@@ -259,6 +259,15 @@ def test_probing_ends_when_its_controller_is_gone(pair):
     wait_for("its end", lambda: a.status().health.connections == 0)
 
 
+def test_a_lease_beyond_the_end_of_time_is_not_over_at_once(pair):
+    a, b = pair
+    listed = message("weir.v1.Pinglist")(generation=1, owner="test", lease_ns=2**64 - 1)
+    listed.target.add(local_address=a.nics[0], peer_address=b.nics[0], rate=20)
+    a.call("weir.v1.Agent/SetPinglist", listed)
+    wait_for("probes", lambda: a.status().health.probes_sent >= 5 or "probing ends" in a.so_far().stderr)
+    assert "probing ends" not in a.so_far().stderr
+
+
 def test_prometheus_reads_totals_and_only_the_pairs_that_fail(pair, tmp_path):
     a, b = pair
     metrics = free_ports(1)
