@@ -13,7 +13,9 @@
 
 #define WINDOW_MIN_NS (100 * NS_PER_MS)
 #define WINDOW_MAX_NS (60 * NS_PER_S)
+#define LEASE_MIN_NS  (500 * NS_PER_MS)	 /* an owner that watches is pinged after a quarter of it */
 #define LEASE_MAX_NS  (86400 * NS_PER_S) /* a clock and this do not wrap */
+#define AWAY_NS	      (500 * NS_PER_MS)
 #define WATCHERS_MAX  64
 
 /* State */
@@ -81,6 +83,112 @@ static void get_status(struct rpc_call *call, const ProtobufCMessage *message, v
 	rpc_call_reply(call, &status.base);
 }
 
+/* Watchers */
+
+static bool is_of_owner(const struct agent *a, const struct watcher *w)
+{
+	return !strcmp(w->name, a->owner);
+}
+
+/* A watcher sends nothing by itself: one whose list has a lease is asked whether it still lives. */
+static void watch_closely(struct agent *a)
+{
+	for (struct list *l = a->watchers.next; l != &a->watchers; l = l->next) {
+		struct watcher *w = container_of(l, struct watcher, link);
+
+		if (is_of_owner(a, w))
+			rpc_call_keepalive(w->call, a->lease_ns / 4);
+	}
+}
+
+static void end_watcher(struct watcher *w, enum rpc_code code, const char *why)
+{
+	struct agent *a = w->agent;
+
+	rpc_call_keepalive(w->call, 0);
+	rpc_call_finish(w->call, code, "%s", why);
+	list_del(&w->link);
+	free(w);
+	watch_closely(a); /* another may have the same connection */
+}
+
+void watchers_end(struct agent *a, enum rpc_code code, const char *why)
+{
+	struct list *l, *next;
+
+	for (l = a->watchers.next; l != &a->watchers; l = next) {
+		next = l->next;
+		end_watcher(container_of(l, struct watcher, link), code, why);
+	}
+}
+
+/* The lease of a list */
+
+static uint64_t owner_seen_ns(const struct agent *a)
+{
+	uint64_t seen_ns = a->seen_ns;
+
+	for (struct list *l = a->watchers.next; l != &a->watchers; l = l->next) {
+		const struct watcher *w = container_of(l, struct watcher, link);
+		uint64_t heard_ns = is_of_owner(a, w) ? rpc_call_heard_ns(w->call) : 0;
+
+		if (heard_ns > seen_ns)
+			seen_ns = heard_ns;
+	}
+	return seen_ns;
+}
+
+static void lease_due(struct loop *l, struct loop_timer *timer);
+
+static void lease_look_at(struct agent *a, uint64_t due_ns)
+{
+	a->lease_due_ns = due_ns;
+	loop_timer_set(&a->loop, &a->lease, due_ns, lease_due);
+}
+
+/* One that comes back asks for its targets again when its watch has ended. */
+static void lease_over(struct agent *a)
+{
+	struct list *l, *next;
+
+	log_warn("%s has gone: probing ends", a->owner);
+	agent_remove_all(a);
+	for (l = a->watchers.next; l != &a->watchers; l = next) {
+		struct watcher *w = container_of(l, struct watcher, link);
+
+		next = l->next;
+		if (is_of_owner(a, w))
+			end_watcher(w, RPC_UNAVAILABLE, "its lease is over");
+	}
+}
+
+static void lease_due(struct loop *l, struct loop_timer *timer)
+{
+	struct agent *a = container_of(timer, struct agent, lease);
+	uint64_t now_ns = clock_ns(), end_ns = owner_seen_ns(a) + a->lease_ns;
+
+	(void)l;
+	/* Were we away ourselves? Then nobody asked it, or its answer is still to be read. */
+	if (now_ns >= end_ns && now_ns > a->lease_due_ns + AWAY_NS)
+		end_ns = now_ns + a->lease_ns / 4;
+	if (now_ns >= end_ns)
+		lease_over(a);
+	else
+		lease_look_at(a, end_ns);
+}
+
+static void lease_begin(struct agent *a, uint64_t lease_ns)
+{
+	if (lease_ns && lease_ns < LEASE_MIN_NS)
+		lease_ns = LEASE_MIN_NS;
+	a->lease_ns = lease_ns < LEASE_MAX_NS ? lease_ns : LEASE_MAX_NS;
+	a->seen_ns = clock_ns();
+	loop_timer_cancel(&a->loop, &a->lease);
+	if (a->lease_ns)
+		lease_look_at(a, a->seen_ns + a->lease_ns);
+	watch_closely(a);
+}
+
 /* Pinglists */
 
 static bool is_same(const struct agent_target *t, const struct probe_want *w, const char *rail)
@@ -121,20 +229,6 @@ static Weir__V1__TargetState place_target(
 	if (agent_add(a, &t, &want, rail))
 		return WEIR__V1__TARGET_STATE__TARGET_REFUSED;
 	return t->state;
-}
-
-static void lease_over(struct loop *l, struct loop_timer *timer)
-{
-	struct agent *a = container_of(timer, struct agent, lease);
-	struct list *w;
-
-	for (w = a->watchers.next; w != &a->watchers; w = w->next)
-		if (!strcmp(container_of(w, struct watcher, link)->name, a->owner)) {
-			loop_timer_set(l, timer, clock_ns() + a->lease_ns, lease_over);
-			return;
-		}
-	log_warn("%s has gone: probing ends", a->owner);
-	agent_remove_all(a);
 }
 
 static uint64_t window_of(const struct agent *a, const Weir__V1__Pinglist *list)
@@ -192,13 +286,10 @@ static void set_pinglist(struct rpc_call *call, const ProtobufCMessage *message,
 	strcpy(a->owner, list->owner);
 	text_one_line(a->owner);
 	a->generation = list->generation;
-	a->lease_ns = list->lease_ns < LEASE_MAX_NS ? list->lease_ns : LEASE_MAX_NS;
+	lease_begin(a, list->lease_ns);
 	/* What was counted for somebody else is not told to this one. */
 	if (is_other || window_of(a, list) != a->window_ns)
 		agent_begin_windows(a, window_of(a, list));
-	loop_timer_cancel(&a->loop, &a->lease);
-	if (a->lease_ns)
-		loop_timer_set(&a->loop, &a->lease, clock_ns() + a->lease_ns, lease_over);
 	rpc_call_reply(call, &reply.base);
 	free(reply.state);
 }
@@ -294,12 +385,6 @@ static void free_histogram(Weir__V1__Histogram *h)
 	free(h->bucket_count);
 }
 
-static void free_watcher(struct watcher *w)
-{
-	list_del(&w->link);
-	free(w);
-}
-
 static void send_report(struct agent *a, Weir__V1__Report *report)
 {
 	struct list *l, *next;
@@ -311,10 +396,8 @@ static void send_report(struct agent *a, Weir__V1__Report *report)
 		next = l->next;
 		report->sequence = ++w->sequence;
 		ret = rpc_call_send(w->call, &report->base);
-		if (ret == -ECANCELED || ret == -ENOBUFS) {
-			rpc_call_finish(w->call, RPC_RESOURCE_EXHAUSTED, "nobody reads");
-			free_watcher(w);
-		}
+		if (ret == -ECANCELED || ret == -ENOBUFS)
+			end_watcher(w, RPC_RESOURCE_EXHAUSTED, "nobody reads");
 	}
 }
 
@@ -396,21 +479,12 @@ void report_changes(struct agent *a)
 
 static void watcher_gone(struct rpc_call *call, void *context)
 {
-	rpc_call_finish(call, RPC_CANCELLED, "the watcher has gone");
-	free_watcher(context);
-}
+	struct watcher *w = context;
 
-void watchers_end(struct agent *a, enum rpc_code code, const char *why)
-{
-	struct list *l, *next;
-
-	for (l = a->watchers.next; l != &a->watchers; l = next) {
-		struct watcher *w = container_of(l, struct watcher, link);
-
-		next = l->next;
-		rpc_call_finish(w->call, code, "%s", why);
-		free_watcher(w);
-	}
+	(void)call;
+	if (is_of_owner(w->agent, w))
+		w->agent->seen_ns = clock_ns();
+	end_watcher(w, RPC_CANCELLED, "the watcher has gone");
 }
 
 static void watch(struct rpc_call *call, const ProtobufCMessage *message, void *context)
@@ -432,6 +506,7 @@ static void watch(struct rpc_call *call, const ProtobufCMessage *message, void *
 	snprintf(w->name, sizeof(w->name), "%s", request->watcher);
 	list_add(&a->watchers, &w->link);
 	rpc_call_on_cancel(call, watcher_gone, w);
+	watch_closely(a);
 }
 
 /* The answering end */

@@ -95,7 +95,9 @@ struct agent {
 	size_t run_count;
 	struct event *event;
 	size_t events;
-	uint64_t generation, lease_ns, started_wall_ns;
+	uint64_t generation, started_wall_ns;
+	uint64_t lease_ns, lease_due_ns;
+	uint64_t seen_ns; /* a sign of the owner, other than what its watchers' connections bring */
 	uint64_t window_ns, window_begun_ns, window_wall_ns;
 	char owner[64], host[65];
 

@@ -261,6 +261,26 @@ static void server_stop_listening(struct rpc_server *server)
 	}
 }
 
+/* A sign of life. */
+
+uint64_t rpc_call_heard_ns(const struct rpc_call *call)
+{
+	return call->stream.conn ? call->stream.conn->heard_ns : 0;
+}
+
+void rpc_call_keepalive(struct rpc_call *call, uint64_t ns)
+{
+	struct rpc_conn *conn = call->stream.conn;
+
+	if (!conn || conn->state != RPC_CONN_OPEN)
+		return;
+	conn->keepalive_ns = ns ? ns : call->server->limits.keepalive_ns;
+	/* What it looks at next was far away. */
+	if (conn->watch.due_ns > clock_ns() + conn->keepalive_ns)
+		loop_timer_set(conn->loop, &conn->watch, clock_ns() + conn->keepalive_ns,
+			conn->watch.fire);
+}
+
 /* The end. */
 
 static void server_refuse_all(struct rpc_server *server)

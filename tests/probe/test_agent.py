@@ -259,6 +259,32 @@ def test_probing_ends_when_its_controller_is_gone(pair):
     wait_for("its end", lambda: a.status().health.connections == 0)
 
 
+def test_probing_ends_while_its_controller_is_stopped_and_goes_on_after(pair):
+    """Its kernel still has the connection: it is the process that says nothing any more."""
+    a, b = pair
+    with Process(WEIR, "probe", "mesh", "--hosts", f"{a.at},{b.at}", "-p", a.port, "--rate", "5") as controller:
+        wait_for("probes", lambda: good(a.rows()) and good(b.rows()))
+        controller.signal(signal.SIGSTOP)
+        for agent in pair:
+            wait_for("the end", lambda: "has gone: probing ends" in agent.so_far().stderr, 30)
+        wait_for("no connection", lambda: a.status().health.connections == b.status().health.connections == 0)
+        controller.signal(signal.SIGCONT)
+        wait_for("connections", lambda: a.status().health.connections and b.status().health.connections)
+
+
+def test_a_watcher_that_only_listens_keeps_its_lease(pair):
+    a, b = pair
+    listed = message("weir.v1.Pinglist")(generation=1, owner="test", lease_ns=3 * 10**9, window_ns=60 * 10**9)
+    listed.target.add(local_address=a.nics[0], peer_address=b.nics[0], rate=20)
+    a.call("weir.v1.Agent/SetPinglist", listed)
+    with grpc.insecure_channel(f"{a.at}:{a.port}") as channel:
+        reports = call_of(channel, "weir.v1.Agent/Watch", "unary_stream")(message("weir.v1.WatchRequest")(watcher="test"), timeout=PATIENCE_S)
+        wait_for("probes of two leases", lambda: a.status().health.probes_sent >= 120 or "probing ends" in a.so_far().stderr)
+        assert "probing ends" not in a.so_far().stderr
+        reports.cancel()
+    wait_for("its end", lambda: "probing ends" in a.so_far().stderr)
+
+
 def test_a_lease_beyond_the_end_of_time_is_not_over_at_once(pair):
     a, b = pair
     listed = message("weir.v1.Pinglist")(generation=1, owner="test", lease_ns=2**64 - 1)
