@@ -103,6 +103,13 @@ int agent_flush(struct agent *a)
 	return ret;
 }
 
+/* Many rows and a long interval: they are not to be dropped while the disk takes them. */
+static void flush_full(struct agent *a, bool again)
+{
+	if (a->has_results && a->results.used >= RESULTS_FULL && (again || !a->results_failed))
+		agent_flush(a);
+}
+
 /* Results of the engine */
 
 static void keep_sample(struct agent_target *t, const struct probe_result *r)
@@ -130,6 +137,7 @@ static void take_row(struct agent *a, struct agent_target *t, const struct probe
 	if (a->has_results)
 		results_row(&a->results, r->wall_ns, t->local, t->peer, r->rtt_ns,
 			good ? NULL : probe_result_words(r, words));
+	flush_full(a, false);
 	if (r->starved_ns > t->late_ns)
 		t->late_ns = r->starved_ns;
 	t->sent++;
@@ -191,6 +199,7 @@ void agent_drain(struct agent *a)
 			take_state(a, t, &r);
 		}
 	}
+	flush_full(a, true); /* the disk may have room again; not with each row */
 	if (a->events)
 		report_changes(a);
 	change_go_on(a);

@@ -22,6 +22,7 @@
 #include "base/err.h"
 
 #define RESULTS_HELD_MAX (8u << 20)
+#define RESULTS_FULL	 (RESULTS_HELD_MAX / 2) /* so much waits: flush, whatever the interval */
 
 struct results {
 	char dir[512], prefix[128], path[800];

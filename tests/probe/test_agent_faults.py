@@ -259,6 +259,17 @@ def test_rows_outlive_a_full_disk(small_disk, two):
     all_rows_are_there(a)
 
 
+def test_rows_are_written_before_too_many_wait_for_a_long_interval(tmp_path):
+    """Of pairs without a connection: they cost least, and each says why."""
+    with Agent([loopback(3)], free_ports(1), tmp_path / "a", "--max-qps", 0, flush="3600") as a:
+        a.start([(loopback(3), loopback(4))] * 4, qps=10000)
+        wait_for("rows", lambda: sum(file.stat().st_size for file in a.results.iterdir()) > 8 << 20, 2 * PATIENCE_S)
+        a.stop()
+        rows, health = a.rows(), a.status().health
+        assert len(rows) + health.results_dropped == health.probes_lost and all(len(row) == 4 for row in rows)
+        assert len(rows) > 0.5 * health.probes_lost  # where the agent has no CPU, not all reach it
+
+
 def test_a_results_file_that_is_removed_is_made_anew(two):
     a, b = two
     a.start([(loopback(1), loopback(2))])
