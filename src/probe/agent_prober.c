@@ -75,7 +75,7 @@ void change_settled(struct agent *a, struct agent_target *t, const struct probe_
 		c->result[t->place] = DXS__PROBER__RESULT__SUCCESS;
 	else if (r->stage == PROBE_AT_CONTROL && r->code == RPC_RESOURCE_EXHAUSTED)
 		c->result[t->place] = DXS__PROBER__RESULT__FAILURE_CONNECTION_LIMIT;
-	else if (r->code == ENOMEM)
+	else if (r->stage != PROBE_AT_CONTROL && r->code == ENOMEM)
 		c->result[t->place] = DXS__PROBER__RESULT__FAILURE_ALLOCATING_GPU_MEMORY;
 	else
 		c->result[t->place] = DXS__PROBER__RESULT__FAILURE;

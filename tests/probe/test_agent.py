@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
+from concurrent import futures
 
 import pytest
 from probetest import PATIENCE_S, WEIR, Agent, Process, call_of, free_ports, grpc, message, wait_for
@@ -88,6 +89,19 @@ def test_a_start_is_aborted_by_a_list_that_replaces_its_targets(pair):
         assert started.exception(PATIENCE_S).code() == grpc.StatusCode.ABORTED
     wait_for("answers", lambda: len(good(a.rows())) >= 3)
     assert a.start([(a.nics[0], b.nics[0])]) == [SUCCESS]
+
+
+def test_a_peer_that_is_no_agent_is_a_failure_and_not_one_of_memory(pair):
+    a, _ = pair
+    peer = address(9, 7)
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_insecure_port(f"{peer}:{a.port}")
+    server.start()
+    try:
+        assert a.start([(a.nics[0], peer)]) == [FAILURE]
+        wait_for("the reason", lambda: "agent: UNIMPLEMENTED" in a.so_far().stderr)
+    finally:
+        server.stop(0).wait()
 
 
 def test_weir_probe_starts_the_pairs_of_a_file_and_stops_them(pair, tmp_path):
