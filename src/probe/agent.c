@@ -399,10 +399,25 @@ static int listen_at(struct agent *a, const char *where, struct err *e)
 	int ret;
 
 	snprintf(port, sizeof(port), "%d", (int)a->options->port);
-	ret = sock_resolve(where, port, where ? AF_UNSPEC : AF_INET, true, addr, &count, e);
+	ret = sock_resolve(where, port, AF_UNSPEC, true, addr, &count, e);
 	if (!ret)
 		ret = rpc_server_listen(a->server, &addr[0], e);
 	return ret < 0 ? ret : 0;
+}
+
+/* A socket for :: takes what comes by IPv4, too, where the system is not set otherwise. A kernel may have no IPv6, or no ::1. */
+static int listen_both(struct agent *a, const char *v6, const char *v4, struct err *e)
+{
+	bool is_any = !strcmp(v6, "::");
+	struct err why = { 0 };
+	int ret = listen_at(a, v6, &why);
+
+	if (!ret && is_any && !sys_read_number(0, 1, 0, "/proc/sys/net/ipv6/bindv6only"))
+		return 0;
+	if (!ret || ret == -EAFNOSUPPORT || ret == -EADDRNOTAVAIL)
+		return listen_at(a, v4, e);
+	*e = why;
+	return ret;
 }
 
 static int listen_all(struct agent *a, struct err *e)
@@ -411,8 +426,10 @@ static int listen_all(struct agent *a, struct err *e)
 	char *copy, *rest, *word;
 	int ret = 0;
 
+	if (!o->listen && (o->insecure || o->tls.cert))
+		return listen_both(a, "::", "0.0.0.0", e);
 	if (!o->listen)
-		return listen_at(a, o->insecure || o->tls.cert ? NULL : "127.0.0.1", e);
+		return listen_both(a, "::1", "127.0.0.1", e);
 	copy = rest = strdup(o->listen);
 	while (!ret && (word = strsep(&rest, ", ")))
 		if (word[0])

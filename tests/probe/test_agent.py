@@ -124,6 +124,22 @@ def test_weir_probe_starts_the_pairs_of_a_file_and_stops_them(pair, tmp_path):
     assert done.status == 2 and "line 1" in done.stderr and "10.9.8.7" in done.stderr, done
 
 
+def has_ipv6():
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("words", [["--insecure"], []], ids=["everywhere", "loopback"])
+@pytest.mark.parametrize("nic", ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here"))])
+def test_without_listen_an_agent_is_reached_by_both_kinds_of_addresses(tmp_path, nic, words):
+    port = free_ports(1)
+    words = [WEIR, "agent", "--nics", nic, "-p", port, "--results", tmp_path, "--verbose", *words]
+    with Agent([nic], port, tmp_path, program=words, at=f"[{nic}]" if ":" in nic else nic) as a:
+        assert a.start([(nic, nic)]) == [SUCCESS]
+        a.end()
+
+
 def test_a_peer_that_restarts_is_found_again(pair, tmp_path):
     a, b = pair
     first = Agent([address(4, 1)], a.port, tmp_path / "d")
