@@ -176,6 +176,14 @@ int prober_main(int argc, char **argv)
 	return run(&o);
 }
 
+/* Empty is unset: a manifest may name a variable and have nothing to say. */
+static const char *from_environ(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && text[0] ? text : NULL;
+}
+
 int cmd_agent(int argc, char **argv)
 {
 	struct options o = { 0 };
@@ -199,9 +207,9 @@ int cmd_agent(int argc, char **argv)
 	}
 	/* As the published prober: what a unit file or a manifest sets. */
 	if (!o.agent.nics)
-		o.agent.nics = getenv("TCPXO_PROBER_GPU_NIC_IPS");
+		o.agent.nics = from_environ("TCPXO_PROBER_GPU_NIC_IPS");
 	if (!o.agent.results_dir)
-		o.agent.results_dir = getenv("TCPXO_PROBER_OUTPUT_FILES_PATH");
+		o.agent.results_dir = from_environ("TCPXO_PROBER_OUTPUT_FILES_PATH");
 	if (!o.agent.flush_ns)
 		o.agent.flush_ns = 100000000;
 	log_set_level(o.verbose ? LOG_LEVEL_INFO : LOG_LEVEL_WARN);

@@ -17,6 +17,8 @@ static int make_dir(const char *dir, struct err *e)
 {
 	char part[512];
 
+	if (!dir[0])
+		return err_set(e, EINVAL, "the folder of results has no name");
 	snprintf(part, sizeof(part), "%s", dir);
 	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';

@@ -140,6 +140,21 @@ def test_without_listen_an_agent_is_reached_by_both_kinds_of_addresses(tmp_path,
         a.end()
 
 
+def test_empty_variables_count_as_unset(tmp_path):
+    port = free_ports(1)
+    empty = {"TCPXO_PROBER_GPU_NIC_IPS": "", "TCPXO_PROBER_OUTPUT_FILES_PATH": ""}
+    with Agent([address(1, 1)], port, tmp_path, program=[WEIR, "agent", "--nics", address(1, 1), "-p", port, "--verbose"], env=empty) as a:
+        a.end()
+    if not list(pathlib.Path("/sys/class/net").glob("*/device")):
+        pytest.skip("no physical interface here")
+    said = []
+    for env in ({}, empty):
+        with Process(WEIR, "agent", "-p", port, "--verbose", env=env) as process:
+            wait_for("NICs", lambda: "gRPC on port" in process.so_far().stderr or process.ended())
+        said.append(process.so_far().stderr)
+    assert said[0] == said[1]
+
+
 def test_a_peer_that_restarts_is_found_again(pair, tmp_path):
     a, b = pair
     first = Agent([address(4, 1)], a.port, tmp_path / "d")

@@ -105,6 +105,15 @@ static void test_a_new_file_begins_after_the_rotation_interval(void **state)
 	assert_int_equal(files(), 2);
 }
 
+static void test_a_folder_without_a_name_is_refused_as_such(void **state)
+{
+	struct err e = { 0 };
+
+	(void)state;
+	assert_int_equal(results_open(&r, "", "p", 0, &e), -EINVAL);
+	assert_non_null(strstr(e.what, "no name"));
+}
+
 static void test_rows_that_cannot_be_written_wait_and_then_are_dropped_whole(void **state)
 {
 	struct err e = { 0 };
@@ -131,6 +140,7 @@ int main(void)
 		TEST(test_words_lose_their_commas_and_quotes),
 		TEST(test_a_file_that_was_removed_is_made_anew_under_its_name),
 		TEST(test_a_new_file_begins_after_the_rotation_interval),
+		TEST(test_a_folder_without_a_name_is_refused_as_such),
 		TEST(test_rows_that_cannot_be_written_wait_and_then_are_dropped_whole),
 	};
 
