@@ -51,14 +51,12 @@ int agent_add(struct agent *a, struct agent_target **target, const struct probe_
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	t->agent = a;
 	t->want = *want;
 	t->want.context = t;
 	sock_addr_text(&want->local, false, t->local);
 	sock_addr_text(&want->peer, false, t->peer);
 	snprintf(t->rail, sizeof(t->rail), "%s", rail ? rail : "");
 	t->state = WEIR__V1__TARGET_STATE__TARGET_CONNECTING;
-	t->wanted = true;
 	ret = probe_engine_add(a->engine, &t->probe, &t->want, &e);
 	if (ret) {
 		log_warn("no probes from %s to %s: %s", t->local, t->peer, e.what);

@@ -31,12 +31,10 @@ struct agent_target {
 	size_t samples, room;
 
 	struct list link;
-	struct agent *agent;
 	struct probe_target *probe;
 	struct probe_want want;
 	char rail[32];
 	Weir__V1__TargetState state;
-	bool wanted;  /* by the list that is being made */
 	size_t place; /* in the request of the change under way */
 };
 _Static_assert(offsetof(struct agent_target, link) <= PROBE_FETCHED, "a row touches no more");
@@ -79,7 +77,7 @@ struct agent {
 	const struct agent_options *options;
 	struct loop loop;
 	struct loop_fd stop;
-	struct loop_timer drain, flush, window, report_soon, lease;
+	struct loop_timer drain, flush, window, lease;
 	struct rpc_server *server;
 	struct rpc_health *health;
 	struct rpc_tls *tls;
