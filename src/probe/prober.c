@@ -162,7 +162,7 @@ static void stand(struct probe_target *t)
 	t->state = TARGET_UP;
 	t->stage = PROBE_AT_NOTHING;
 	t->code = 0;
-	t->next = t->oldest = 1;
+	t->next = t->oldest = t->answer = 1;
 	t->losses = 0;
 	t->received = 0;
 	t->sent = frame_bytes(t);
@@ -462,13 +462,9 @@ static bool is_overdue(struct probe_target *t, uint64_t now_ns)
 /* A thread that slept past the deadline may have the answer waiting: that one is not lost. */
 static void look_for_overdue(struct probe_target *t, uint64_t now_ns)
 {
-	uint32_t oldest;
-
-	do {
-		oldest = t->oldest;
-		if (t->state == TARGET_UP && is_overdue(t, now_ns))
-			receive(t);
-	} while (t->oldest != oldest);
+	for (int i = 0; i < PROBE_IN_FLIGHT && t->state == TARGET_UP && is_overdue(t, now_ns); i++)
+		if (!receive(t))
+			break;
 	while (is_overdue(t, now_ns))
 		push_lost(t);
 }
@@ -526,18 +522,17 @@ static void take_answer(struct probe_target *t, const struct stamp *came)
 	struct probe_header h;
 	struct flight *f;
 
-	if (probe_header_decode(&h, t->head, t->want.payload_bytes)) {
+	/* Not one more than were asked for: a peer could keep this thread busy with them. */
+	if (probe_header_decode(&h, t->head, t->want.payload_bytes) || h.sequence != t->answer ||
+		t->answer == t->next) {
 		fail(t, PROBE_AT_PROBE, EPROTO);
 		return;
 	}
+	t->answer++;
 	t->losses = 0;
 	t->failures = 0;
-	if ((int32_t)(h.sequence - t->oldest) < 0)
+	if (h.sequence != t->oldest)
 		return; /* too late: its row says lost */
-	if (h.sequence != t->oldest || t->oldest == t->next) {
-		fail(t, PROBE_AT_PROBE, EPROTO);
-		return;
-	}
 	f = flight_of(t, h.sequence);
 	if (!f->software_ns)
 		collect_stamps(t, 4);
@@ -620,6 +615,16 @@ static bool receive(struct probe_target *t)
 	return t->state == TARGET_UP;
 }
 
+/* All that an edge stands for: answers of probes under way, and the end of the connection. A peer that gives one answer in
+ * a few can save up the others, so after as many as can be under way it is others' turn, and this one's edge comes again. */
+static void receive_all(struct probe_target *t, uint32_t events)
+{
+	for (int i = 0; i < PROBE_IN_FLIGHT; i++)
+		if (!receive(t) || (t->oldest == t->next && !(events & ENDS)))
+			return;
+	loop_change(&t->worker->loop, &t->data, t->data.events);
+}
+
 static void target_ready(struct loop *l, struct loop_fd *source, uint32_t events)
 {
 	struct probe_target *t = container_of(source, struct probe_target, data);
@@ -639,10 +644,8 @@ static void target_ready(struct loop *l, struct loop_fd *source, uint32_t events
 			return;
 		}
 	}
-	/* All that this edge stands for: answers of probes under way, and the end of the connection. */
 	if (events & (EPOLLIN | EPOLLHUP))
-		while (receive(t) && (t->oldest != t->next || events & ENDS))
-			;
+		receive_all(t, events);
 	if (events & EPOLLOUT && t->state == TARGET_UP && t->sent < frame_bytes(t))
 		send_rest(t);
 }

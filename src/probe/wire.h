@@ -4,7 +4,8 @@
  * The prober opens with a hello: the token that the control plane handed out, and how long every
  * frame will be. The responder answers with a frame of sequence 0 and no payload, or closes. Then the
  * prober sends frames, 1, 2, ..., each PROBE_HEADER_BYTES and the payload, and the responder returns
- * each as it is, but for its residence time in the header. Numbers are big-endian.
+ * each as it is, but for its residence time in the header: each once, in their order, or the prober
+ * closes. Numbers are big-endian.
  *
  * Decoding trusts nothing: -EPROTO for what is not of this wire, -EMSGSIZE for a payload beyond
  * PROBE_PAYLOAD_MAX or another than agreed.

@@ -122,6 +122,7 @@ struct probe_target {
 	size_t sent;	 /* bytes of frame next - 1 that were sent; a whole frame: all */
 	size_t received; /* bytes of the frame that comes */
 	bool corrupt;
+	uint32_t answer; /* sequence of the frame that comes: each comes once, in their order */
 	unsigned char head[PROBE_HEADER_BYTES];
 	struct flight flight[PROBE_IN_FLIGHT];
 };

@@ -148,6 +148,82 @@ static void test_an_answer_that_waited_for_a_sleeping_prober_is_not_lost(void **
 	assert_true(seen);
 }
 
+/* Without an end, but for a test that fails: then the prober is free to say what it saw instead. */
+static void gives_what_nobody_asked_for(int fd)
+{
+	uint64_t end_ns = clock_ns() + 5 * NS_PER_S;
+
+	if (!peer_take(fd))
+		return;
+	while (clock_ns() < end_ns && peer_give(fd, 0, 0, PEER_FRAMES))
+		;
+}
+
+static void test_answers_that_nobody_asked_for_end_their_connection_and_stop_no_other(void **state)
+{
+	struct probe_target *honest = add(2, 10 * NS_PER_MS, 0), *flooded;
+	struct probe_result r;
+
+	(void)state;
+	next_of(PROBE_ANSWERED);
+	peer_begin(gives_what_nobody_asked_for);
+	flooded = peer_add(10 * NS_PER_MS, 0);
+	r = next_of(PROBE_DOWN);
+	assert_ptr_equal(r.target, flooded);
+	assert_int_equal(r.stage, PROBE_AT_PROBE);
+	assert_int_equal(r.code, EPROTO);
+	assert_ptr_equal(next_of(PROBE_ANSWERED).target, honest);
+}
+
+static void gives_one_twice(int fd)
+{
+	if (peer_take(fd))
+		peer_give(fd, 1, 0, 2);
+}
+
+static void test_an_answer_that_comes_twice_ends_the_connection(void **state)
+{
+	(void)state;
+	peer_begin(gives_one_twice);
+	peer_add(50 * NS_PER_MS, 100 * NS_PER_MS);
+	assert_int_equal(next_of(PROBE_ANSWERED).code, 0);
+	assert_int_equal(next_of(PROBE_DOWN).code, EPROTO);
+}
+
+#define SAVED_UP (3 * PROBE_IN_FLIGHT)
+
+/* As if so many had been sent and lost one by one, and the next is due now and no other soon. */
+static void lose_some(void *context)
+{
+	struct worker *w = &f.prober->worker[0];
+	struct probe_target *t = container_of(w->targets.next, struct probe_target, link);
+
+	(void)context;
+	if (t->state != TARGET_UP || t->next != 1)
+		return;
+	t->next = t->oldest = 1 + SAVED_UP;
+	t->phase_ns = clock_ns() + 10 * NS_PER_MS - t->want.period_ns;
+}
+
+static void saves_up(int fd)
+{
+	if (peer_take(fd))
+		peer_give(fd, 1, 1, SAVED_UP + 1);
+}
+
+static void test_answers_that_were_saved_up_are_all_taken_without_another_edge(void **state)
+{
+	struct probe_stats stats;
+
+	(void)state;
+	f.prober->config.notify = lose_some;
+	peer_begin(saves_up);
+	peer_add(2 * PATIENCE_NS, 2 * PATIENCE_NS);
+	next_of(PROBE_ANSWERED);
+	probe_engine_stats(f.prober, &stats);
+	assert_int_equal(stats.sent, 1);
+}
+
 static uint64_t tick_of(const struct probe_target *t)
 {
 	return t->phase_ns;
@@ -431,6 +507,9 @@ int main(void)
 		TEST(test_a_removed_target_is_gone_and_its_place_is_free),
 		TEST(test_periods_that_a_thread_slept_through_are_counted),
 		TEST(test_an_answer_that_waited_for_a_sleeping_prober_is_not_lost),
+		TEST(test_answers_that_nobody_asked_for_end_their_connection_and_stop_no_other),
+		TEST(test_an_answer_that_comes_twice_ends_the_connection),
+		TEST(test_answers_that_were_saved_up_are_all_taken_without_another_edge),
 		TEST(test_pairs_share_a_grid_that_is_their_agents_own),
 		TEST(test_ticks_are_filled_one_after_the_other_then_evenly),
 		TEST(test_large_payloads_are_spread_over_all_ticks),
