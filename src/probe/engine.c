@@ -284,6 +284,7 @@ static int worker_init(struct worker *w, struct probe_engine *engine, size_t ind
 	list_init(&w->targets);
 	list_init(&w->turns);
 	list_init(&w->answerers);
+	list_init(&w->strangers);
 	list_init(&w->pongs);
 	w->inbox_end = &w->inbox;
 	pthread_mutex_init(&w->inbox_lock, NULL);

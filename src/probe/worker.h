@@ -18,6 +18,7 @@
 #define RING_RESULTS  32768u
 #define SET_UPS_MAX   512  /* under way at once in one worker */
 #define STRANGERS_MAX 1024 /* connections of one worker that have not said hello yet */
+#define ACCEPTS_MAX   16   /* at one door in a turn of the loop */
 #define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
 #define TOO_LATE_NS   (200 * NS_PER_US)
 #define HURRY_NS      (TOO_LATE_NS / 2)
@@ -141,6 +142,7 @@ struct answerer {
 	uint64_t arrived_ns;
 	unsigned char hello[PROBE_HELLO_BYTES];
 	unsigned char *frame;
+	struct list stranger; /* of the worker's strangers; alone once it is known */
 };
 
 struct door {
@@ -166,8 +168,9 @@ struct worker {
 	bool runs;
 	struct rpc_tls *tls;
 	struct list targets, turns, answerers, pongs;
+	struct list strangers; /* answerers without a hello, those that have waited longest first */
 	struct lane lane[LANES];
-	unsigned int set_ups, strangers;
+	unsigned int set_ups, strangers_count;
 	unsigned char *scratch;
 	struct door *door;    /* of its NICs */
 	uint32_t in_flight;   /* probes without an end */

@@ -224,6 +224,42 @@ static void test_answers_that_were_saved_up_are_all_taken_without_another_edge(v
 	assert_int_equal(stats.sent, 1);
 }
 
+#define SILENT (STRANGERS_MAX + 8)
+
+/* false: this process may not have the descriptors of both ends. */
+static bool descriptors_suffice(void)
+{
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_cur >= 2 * SILENT + 100;
+}
+
+static void test_silent_connections_do_not_keep_a_prober_out(void **state)
+{
+	struct sock_addr door = address(2);
+	int fd[SILENT];
+	char byte;
+
+	(void)state;
+	if (!descriptors_suffice())
+		skip();
+	sock_addr_set_port(&door, f.responder->worker[0].door[0].port);
+	for (int i = 0; i < SILENT; i++) {
+		fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(connect(fd[i], (struct sockaddr *)&door.storage, door.len), 0);
+	}
+	add(2, 10 * NS_PER_MS, 0);
+	assert_int_equal(next().kind, PROBE_UP);
+	next_of(PROBE_ANSWERED);
+	/* Who came first has left. */
+	assert_true(recv(fd[0], &byte, 1, 0) <= 0);
+	for (int i = 0; i < SILENT; i++)
+		close(fd[i]);
+}
+
 static uint64_t tick_of(const struct probe_target *t)
 {
 	return t->phase_ns;
@@ -510,6 +546,7 @@ int main(void)
 		TEST(test_answers_that_nobody_asked_for_end_their_connection_and_stop_no_other),
 		TEST(test_an_answer_that_comes_twice_ends_the_connection),
 		TEST(test_answers_that_were_saved_up_are_all_taken_without_another_edge),
+		TEST(test_silent_connections_do_not_keep_a_prober_out),
 		TEST(test_pairs_share_a_grid_that_is_their_agents_own),
 		TEST(test_ticks_are_filled_one_after_the_other_then_evenly),
 		TEST(test_large_payloads_are_spread_over_all_ticks),
