@@ -14,7 +14,8 @@
 struct pong {
 	struct list link;
 	struct worker *worker;
-	struct loop_fd door, in, out; /* fd -1: not open */
+	struct listener door;
+	struct loop_fd in, out; /* fd -1: not open, also the door's */
 	struct loop_timer patience;
 	uint64_t deadline_ns;
 	struct sock_addr client; /* with its port */
@@ -39,7 +40,8 @@ void pong_close(struct pong *p)
 
 	w->engine->answering[p->nic]--;
 	loop_timer_cancel(&w->loop, &p->patience);
-	close_end(&w->loop, &p->door);
+	loop_timer_cancel(&w->loop, &p->door.pause);
+	close_end(&w->loop, &p->door.io);
 	close_end(&w->loop, &p->in);
 	close_end(&w->loop, &p->out);
 	list_del(&p->link);
@@ -157,9 +159,9 @@ static int connect_back(struct loop *l, struct pong *p)
 
 static void pong_door_ready(struct loop *l, struct loop_fd *source, uint32_t events)
 {
-	struct pong *p = container_of(source, struct pong, door);
-	struct sock_addr peer = { .len = sizeof(peer.storage) };
-	int fd = accept4(source->fd, (struct sockaddr *)&peer.storage, &peer.len, SOCK_CLOEXEC);
+	struct pong *p = container_of(source, struct pong, door.io);
+	struct sock_addr peer;
+	int fd = listener_accept(l, &p->door, &peer);
 
 	(void)events;
 	if (fd < 0)
@@ -175,7 +177,7 @@ static void pong_door_ready(struct loop *l, struct loop_fd *source, uint32_t eve
 		pong_close(p);
 		return;
 	}
-	close_end(l, &p->door);
+	close_end(l, &p->door.io);
 	if (connect_back(l, p))
 		pong_close(p);
 }
@@ -189,18 +191,18 @@ static void pong_late(struct loop *l, struct loop_timer *timer)
 void pong_begin(struct pong *p)
 {
 	struct worker *w = p->worker;
-	int fd = p->door.fd;
+	int fd = p->door.io.fd;
 
 	list_add(&w->pongs, &p->link);
 	loop_timer_set(&w->loop, &p->patience, p->deadline_ns, pong_late);
-	if (loop_add(&w->loop, &p->door, fd, EPOLLIN, pong_door_ready, NULL))
+	if (loop_add(&w->loop, &p->door.io, fd, EPOLLIN, pong_door_ready, NULL))
 		pong_close(p);
 }
 
 void pong_drop(struct pong *p)
 {
 	p->worker->engine->answering[p->nic]--;
-	close(p->door.fd);
+	close(p->door.io.fd);
 	free(p);
 }
 
@@ -210,10 +212,10 @@ static int open_door(struct pong *p, uint16_t *port, struct err *e)
 	struct sock_addr addr = p->worker->engine->nic[p->nic].addr;
 
 	sock_addr_set_port(&addr, 0);
-	p->door.fd = sock_listen(&addr, &how, e);
-	if (p->door.fd < 0)
-		return p->door.fd;
-	sock_local(p->door.fd, &addr);
+	p->door.io.fd = sock_listen(&addr, &how, e);
+	if (p->door.io.fd < 0)
+		return p->door.io.fd;
+	sock_local(p->door.io.fd, &addr);
 	*port = sock_addr_port(&addr);
 	return 0;
 }

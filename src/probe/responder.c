@@ -228,17 +228,34 @@ static void take_stranger(struct door *d, int fd, const struct sock_addr *peer)
 	loop_timer_set(&w->loop, &a->patience, clock_ns() + PROBE_SET_UP_NS, answerer_late);
 }
 
+static void listener_resume(struct loop *l, struct loop_timer *timer)
+{
+	loop_change(l, &container_of(timer, struct listener, pause)->io, EPOLLIN);
+}
+
+int listener_accept(struct loop *l, struct listener *from, struct sock_addr *peer)
+{
+	int fd;
+
+	peer->len = sizeof(peer->storage);
+	fd = accept4(from->io.fd, (struct sockaddr *)&peer->storage, &peer->len, SOCK_CLOEXEC);
+	if (fd >= 0 || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+		return fd;
+	/* Out of descriptors or memory: the socket stays readable, and would keep us busy. */
+	loop_change(l, &from->io, 0);
+	loop_timer_set(l, &from->pause, clock_ns() + DOOR_PAUSE_NS, listener_resume);
+	return -1;
+}
+
 static void door_ready(struct loop *l, struct loop_fd *source, uint32_t events)
 {
-	struct door *d = container_of(source, struct door, listener);
+	struct door *d = container_of(source, struct door, listener.io);
 	struct sock_addr peer;
 	int fd;
 
-	(void)l;
 	(void)events;
 	for (int i = 0; i < ACCEPTS_MAX; i++) {
-		peer.len = sizeof(peer.storage);
-		fd = accept4(source->fd, (struct sockaddr *)&peer.storage, &peer.len, SOCK_CLOEXEC);
+		fd = listener_accept(l, &d->listener, &peer);
 		if (fd < 0)
 			return;
 		make_room(d->worker);
@@ -264,7 +281,7 @@ int door_open(struct door *d, struct worker *w, size_t nic, struct err *e)
 	d->worker = w;
 	d->nic = nic;
 	d->port = sock_addr_port(&addr);
-	ret = loop_add(&w->loop, &d->listener, fd, EPOLLIN, door_ready, e);
+	ret = loop_add(&w->loop, &d->listener.io, fd, EPOLLIN, door_ready, e);
 	if (ret)
 		close(fd);
 	return ret;
@@ -272,6 +289,7 @@ int door_open(struct door *d, struct worker *w, size_t nic, struct err *e)
 
 void door_close(struct door *d)
 {
-	loop_remove(&d->worker->loop, &d->listener);
-	close(d->listener.fd);
+	loop_timer_cancel(&d->worker->loop, &d->listener.pause);
+	loop_remove(&d->worker->loop, &d->listener.io);
+	close(d->listener.io.fd);
 }

@@ -19,6 +19,7 @@
 #define SET_UPS_MAX   512  /* under way at once in one worker */
 #define STRANGERS_MAX 1024 /* connections of one worker that have not said hello yet */
 #define ACCEPTS_MAX   16   /* at one door in a turn of the loop */
+#define DOOR_PAUSE_NS (100 * NS_PER_MS)
 #define SCRATCH_BYTES (PROBE_HEADER_BYTES + PROBE_PAYLOAD_MAX)
 #define TOO_LATE_NS   (200 * NS_PER_US)
 #define HURRY_NS      (TOO_LATE_NS / 2)
@@ -145,8 +146,13 @@ struct answerer {
 	struct list stranger; /* of the worker's strangers; alone once it is known */
 };
 
+struct listener {
+	struct loop_fd io;
+	struct loop_timer pause; /* until it is looked at again */
+};
+
 struct door {
-	struct loop_fd listener;
+	struct listener listener;
 	struct worker *worker;
 	size_t nic;
 	uint16_t port;
@@ -261,6 +267,8 @@ void lane_join(struct probe_target *t); /* t->lane tells whether it did */
 void lane_leave(struct probe_target *t);
 
 /* responder.c */
+/* A connection that waits, and whose; <0: none now. */
+int listener_accept(struct loop *l, struct listener *from, struct sock_addr *peer);
 int door_open(struct door *d, struct worker *w, size_t nic, struct err *e);
 void door_close(struct door *d);
 void answerer_close(struct answerer *a);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two engines in this process, over loopback: one asks, one answers. The control plane between them is a
- * real server that knows one method. The wall clock is this file's, and can be stepped.
+ * real server that knows one method. The wall clock is this file's, and can be stepped, and so is accept4,
+ * which can say for one port that descriptors are out.
  *
  *	TEST(test_...)				runs it between set_up() and tear_down()
  *	add(2, 10 * NS_PER_MS, 0);
@@ -56,6 +57,22 @@ int clock_gettime(clockid_t id, struct timespec *tp)
 	if (!ret && id == CLOCK_REALTIME)
 		tp->tv_sec += step_s;
 	return ret;
+}
+
+static _Atomic uint16_t refused_port; /* 0: none */
+static _Atomic uint32_t refusals;
+
+/* Instead of the C library's. */
+int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct sock_addr at;
+
+	if (refused_port && !sock_local(fd, &at) && sock_addr_port(&at) == refused_port) {
+		refusals++;
+		errno = EMFILE;
+		return -1;
+	}
+	return (int)syscall(SYS_accept4, fd, addr, len, flags);
 }
 
 static struct fixture {
@@ -195,6 +212,7 @@ static int set_up(void **state)
 
 	(void)state;
 	step_s = 0;
+	refused_port = 0;
 	assert_int_equal(loop_init(&f.loop, woken, NULL), 0);
 	assert_int_equal(rpc_server_new(&f.server, &f.loop, NULL, NULL), 0);
 	assert_int_equal(rpc_server_add(f.server, &service, NULL), 0);

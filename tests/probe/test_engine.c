@@ -224,6 +224,18 @@ static void test_answers_that_were_saved_up_are_all_taken_without_another_edge(v
 	assert_int_equal(stats.sent, 1);
 }
 
+/* By somebody who says nothing. */
+static int connected(uint16_t port)
+{
+	struct sock_addr from = address(1), to = address(2);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	sock_addr_set_port(&to, port);
+	assert_int_equal(bind(fd, (struct sockaddr *)&from.storage, from.len), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to.storage, to.len), 0);
+	return fd;
+}
+
 #define SILENT (STRANGERS_MAX + 8)
 
 /* false: this process may not have the descriptors of both ends. */
@@ -239,18 +251,14 @@ static bool descriptors_suffice(void)
 
 static void test_silent_connections_do_not_keep_a_prober_out(void **state)
 {
-	struct sock_addr door = address(2);
 	int fd[SILENT];
 	char byte;
 
 	(void)state;
 	if (!descriptors_suffice())
 		skip();
-	sock_addr_set_port(&door, f.responder->worker[0].door[0].port);
-	for (int i = 0; i < SILENT; i++) {
-		fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		assert_int_equal(connect(fd[i], (struct sockaddr *)&door.storage, door.len), 0);
-	}
+	for (int i = 0; i < SILENT; i++)
+		fd[i] = connected(f.responder->worker[0].door[0].port);
 	add(2, 10 * NS_PER_MS, 0);
 	assert_int_equal(next().kind, PROBE_UP);
 	next_of(PROBE_ANSWERED);
@@ -258,6 +266,44 @@ static void test_silent_connections_do_not_keep_a_prober_out(void **state)
 	assert_true(recv(fd[0], &byte, 1, 0) <= 0);
 	for (int i = 0; i < SILENT; i++)
 		close(fd[i]);
+}
+
+/* Somebody waits at the port while descriptors are out: it is asked a few times, not all the time. */
+static void wait_at(uint16_t port)
+{
+	uint64_t begin_ns = clock_ns();
+	int fd;
+
+	refusals = 0;
+	refused_port = port;
+	fd = connected(port);
+	while (!refusals) {
+		assert_true(clock_ns() < begin_ns + PATIENCE_NS);
+		usleep(1000);
+	}
+	usleep(300000);
+	assert_true(refusals <= 1 + (clock_ns() - begin_ns) / DOOR_PAUSE_NS);
+	refused_port = 0;
+	close(fd);
+}
+
+static void test_a_door_without_descriptors_is_looked_at_now_and_then(void **state)
+{
+	(void)state;
+	wait_at(f.responder->worker[0].door[0].port);
+	add(2, 10 * NS_PER_MS, 0);
+	next_of(PROBE_ANSWERED);
+}
+
+static void test_a_pongs_door_without_descriptors_is_looked_at_now_and_then(void **state)
+{
+	struct sock_addr client = address(1), server = address(2);
+	uint16_t port;
+
+	(void)state;
+	assert_int_equal(
+		probe_engine_pong(f.responder, &client, &server, UINT64_MAX, &port, NULL), 0);
+	wait_at(port);
 }
 
 static uint64_t tick_of(const struct probe_target *t)
@@ -547,6 +593,8 @@ int main(void)
 		TEST(test_an_answer_that_comes_twice_ends_the_connection),
 		TEST(test_answers_that_were_saved_up_are_all_taken_without_another_edge),
 		TEST(test_silent_connections_do_not_keep_a_prober_out),
+		TEST(test_a_door_without_descriptors_is_looked_at_now_and_then),
+		TEST(test_a_pongs_door_without_descriptors_is_looked_at_now_and_then),
 		TEST(test_pairs_share_a_grid_that_is_their_agents_own),
 		TEST(test_ticks_are_filled_one_after_the_other_then_evenly),
 		TEST(test_large_payloads_are_spread_over_all_ticks),
