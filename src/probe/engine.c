@@ -33,8 +33,9 @@ void data_socket(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &resend_us, sizeof(resend_us));
 }
 
-/* A full ring means that the owner sleeps: state is kept in order by waiting for nobody, the rows
- * that do not fit are counted. The last of a target must not be lost: it frees it. */
+/* A full ring means that the owner sleeps. Probes do not wait for it: rows that do not fit are counted, and leave an eighth for
+ * changes of state. Those must not be lost, as the owner would believe the one before, or never free a target: when that eighth
+ * is full too, this thread waits for the owner, who was called for each of them, or for worker_free(), which reads all. */
 void worker_push(struct worker *w, const struct probe_result *r, bool urgent)
 {
 	uint32_t head = atomic_load_explicit(&w->head, memory_order_relaxed);
@@ -226,20 +227,34 @@ static void *worker_main(void *context)
 	return NULL;
 }
 
-static void worker_free(struct worker *w)
+static void discard_results(struct worker *w)
 {
-	struct order stop = { .kind = ORDER_STOP }, *o;
-	struct list *l, *next;
 	struct probe_result r;
 
-	if (w->runs) {
-		while (worker_order(w, &stop))
-			usleep(1000);
-		pthread_join(w->thread, NULL);
-	}
 	while (w->ring && worker_pop(w, &r))
 		if (r.kind == PROBE_GONE)
 			free(r.target);
+}
+
+/* The thread may be waiting for room in the ring. */
+static void stop_thread(struct worker *w)
+{
+	while (worker_order(w, &(struct order){ .kind = ORDER_STOP }))
+		usleep(1000);
+	while (pthread_tryjoin_np(w->thread, NULL) == EBUSY) {
+		discard_results(w);
+		usleep(100);
+	}
+}
+
+static void worker_free(struct worker *w)
+{
+	struct list *l, *next;
+	struct order *o;
+
+	if (w->runs)
+		stop_thread(w);
+	discard_results(w);
 	for (l = w->targets.next; l && l != &w->targets; l = next) {
 		next = l->next;
 		target_end(container_of(l, struct probe_target, link));

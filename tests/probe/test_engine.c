@@ -306,6 +306,22 @@ static void test_a_pongs_door_without_descriptors_is_looked_at_now_and_then(void
 	wait_at(port);
 }
 
+static void test_an_engine_ends_while_a_thread_waits_for_its_owner(void **state)
+{
+	struct worker *w = &f.prober->worker[0];
+
+	(void)state;
+	/* As if so many results had not been read. */
+	memset(w->ring, 0, RING_RESULTS * sizeof(*w->ring));
+	w->tail = w->head - RING_RESULTS;
+	add(2, 10 * NS_PER_MS, 0);
+	usleep(200000); /* until it is connected, more or less */
+	alarm(PATIENCE_NS / NS_PER_S);
+	probe_engine_free(f.prober);
+	alarm(0);
+	f.prober = NULL;
+}
+
 static uint64_t tick_of(const struct probe_target *t)
 {
 	return t->phase_ns;
@@ -595,6 +611,7 @@ int main(void)
 		TEST(test_silent_connections_do_not_keep_a_prober_out),
 		TEST(test_a_door_without_descriptors_is_looked_at_now_and_then),
 		TEST(test_a_pongs_door_without_descriptors_is_looked_at_now_and_then),
+		TEST(test_an_engine_ends_while_a_thread_waits_for_its_owner),
 		TEST(test_pairs_share_a_grid_that_is_their_agents_own),
 		TEST(test_ticks_are_filled_one_after_the_other_then_evenly),
 		TEST(test_large_payloads_are_spread_over_all_ticks),
