@@ -89,6 +89,7 @@ static int run_measured(
 		c->record.warmup += plan->count;
 		plan->first += plan->count;
 		plan->count *= 2;
+		plan->warmed = true;
 	}
 }
 
@@ -106,6 +107,7 @@ static int run_all(struct p2p_client *c, struct party *p, struct weir_p2p_conn *
 	if (ret)
 		return ret;
 	c->record.plan.first = warm.count;
+	c->record.plan.warmed = warm.count > 0;
 	if (c->show_progress) {
 		p->progress = show_progress;
 		p->context = c;
@@ -172,7 +174,7 @@ struct serving {
 	int gpu;
 };
 
-/* A batch that a client ran here. What was warm-up only the client knows. */
+/* A batch that a client ran here. */
 static void batch_over(void *context, const struct run_plan *plan, const struct run_end *mine)
 {
 	struct serving *s = context;

@@ -114,6 +114,7 @@ static int measure(struct sweep *s, struct party *p, struct weir_p2p_conn *conn,
 		}
 		run_end_free(&mine);
 		run_end_free(&theirs);
+		plan.warmed = !plan.first;
 		plan.first += plan.count;
 		plan.count = (uint32_t)fmin(fmax((double)BATCH_NS / fmax(each_ns, 1), 2), 10000);
 		pt->steady = pt->batches >= BATCHES_MIN && pt->spread < STEADY;

@@ -574,13 +574,30 @@ static int prepare(struct party *p, struct weir_p2p_conn *conn, const char *text
 	return !why.code;
 }
 
+/* Whether the last batch was warm-up is not known before the client says what comes after it: it is kept so long. */
+struct kept {
+	struct run_plan plan;
+	struct run_end mine;
+	bool any;
+	void (*over)(void *context, const struct run_plan *plan, const struct run_end *mine);
+	void *context;
+};
+
+static void kept_tell(struct kept *k, bool warmup)
+{
+	if (k->any && !warmup && k->over)
+		k->over(k->context, &k->plan, &k->mine);
+	run_end_free(&k->mine);
+	k->any = false;
+}
+
 int run_serve(struct party *p, struct weir_p2p_conn *conn, uint64_t memory_max,
 	void (*over)(void *context, const struct run_plan *plan, const struct run_end *mine),
 	void *context, struct err *e)
 {
+	struct kept last = { .over = over, .context = context };
+	struct batch b = { .p = p, .conn = conn, .plan = &last.plan, .mine = &last.mine };
 	struct run_plan plan;
-	struct run_end mine = { 0 };
-	struct batch b = { .p = p, .conn = conn, .plan = &plan, .mine = &mine };
 	char *text = NULL;
 	bool good, end;
 	int ret;
@@ -588,19 +605,21 @@ int run_serve(struct party *p, struct weir_p2p_conn *conn, uint64_t memory_max,
 	for (;;) {
 		ret = hear(p, conn, SILENCE_NS, &text, e);
 		if (ret)
-			return ret;
+			break;
 		end = !strcmp(text, "end");
 		good = !end && prepare(p, conn, text, memory_max, &plan);
 		free(text);
 		if (end)
-			return 0;
+			break;
 		if (!good)
 			continue;
+		kept_tell(&last, plan.warmed);
+		last.plan = plan;
 		ret = serve_batch(&b, e);
-		if (!ret && over)
-			over(context, &plan, &mine);
-		run_end_free(&mine);
+		last.any = !ret;
 		if (ret)
-			return ret;
+			break;
 	}
+	kept_tell(&last, false);
+	return ret;
 }

@@ -36,6 +36,7 @@ struct run_plan {
 	uint64_t bytes; /* of a message */
 	uint32_t count, depth;
 	bool check;	/* every byte that is received */
+	bool warmed;	/* the batch before this one was warm-up */
 	uint64_t first; /* number of the first message: what it holds depends on it */
 };
 
@@ -88,7 +89,7 @@ int run_batch(struct party *p, struct weir_p2p_conn *conn, const struct run_plan
 void run_end_session(struct weir_p2p_conn *conn);
 
 /* The server's side of all batches of a connection. memory_max: what a client may make it allocate. over: a
- * batch is over, may be NULL. */
+ * batch is over and was no warm-up, which is known when the next begins or none does; may be NULL. */
 int run_serve(struct party *p, struct weir_p2p_conn *conn, uint64_t memory_max,
 	void (*over)(void *context, const struct run_plan *plan, const struct run_end *mine),
 	void *context, struct err *e);

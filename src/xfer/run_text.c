@@ -14,8 +14,9 @@ size_t run_plan_format(const struct run_plan *plan, char *text, size_t size)
 {
 	return (size_t)snprintf(text, size,
 		"run op=%d bytes=%" PRIu64 " count=%" PRIu32 " depth=%" PRIu32
-		" check=%d first=%" PRIu64,
-		(int)plan->op, plan->bytes, plan->count, plan->depth, plan->check, plan->first);
+		" check=%d first=%" PRIu64 "%s",
+		(int)plan->op, plan->bytes, plan->count, plan->depth, plan->check, plan->first,
+		plan->warmed ? " warmed=1" : "");
 }
 
 /* The value of " key=" in a text; false: not there or no number, or above the limit. */
@@ -56,7 +57,7 @@ static void word(const char *text, const char *key, char *to, size_t size)
 
 int run_plan_parse(const char *text, struct run_plan *plan, struct err *e)
 {
-	uint64_t op, count, depth, check;
+	uint64_t op, count, depth, check, warmed = 0;
 
 	*plan = (struct run_plan){ 0 };
 	if (strncmp(text, "run ", 4) != 0 || !number(text, "op", RUN_OPS - 1, &op) ||
@@ -65,12 +66,13 @@ int run_plan_parse(const char *text, struct run_plan *plan, struct err *e)
 		!number(text, "depth", RUN_DEPTH_MAX, &depth) ||
 		!number(text, "check", 1, &check) ||
 		!number(text, "first", UINT64_MAX / 2, &plan->first) || !count || !depth ||
-		!plan->bytes)
+		!plan->bytes || (strstr(text, " warmed=") && !number(text, "warmed", 1, &warmed)))
 		return err_set(e, EPROTO, "the client asks for a run that makes no sense");
 	plan->op = (enum run_op)op;
 	plan->count = (uint32_t)count;
 	plan->depth = (uint32_t)depth;
 	plan->check = check;
+	plan->warmed = warmed;
 	return 0;
 }
 

@@ -37,6 +37,17 @@ def test_a_length_is_filled_by_doubling_and_what_was_too_short_is_warm_up(server
     assert count & (count - 1) == 0 and count == record["warmup"] == record["local"]["messages"] == record["remote"]["messages"]
 
 
+def test_a_server_prints_no_warm_up():
+    """Also not that of a run by time, which is known as such only when the next batch begins."""
+    with P2pServer() as server:
+        server.client("--size", "1M", "--iterations", "5", "--warmup", "2")
+        server.client("--size", "1M", "--iterations", "4", "--warmup", "0")
+        by_time = good(server.client("--json", "--size", "64K", "--length", "0.2", "--warmup", "3"))
+        wait_for("three runs", lambda: len(server.so_far().lines) >= 3)
+        printed = [line.split(" from ")[0] for line in server.so_far().lines]
+    assert printed == ["GPU 0: send of 1 MiB x 5", "GPU 0: send of 1 MiB x 4", f"GPU 0: send of 64 KiB x {by_time['iterations']}"]
+
+
 def test_text_has_both_ends_and_all_settings(server):
     done = server.client("--size", "1M", "--iterations", "12", "--channels", "3", "--window", "5", "--chunk", "128K")
     assert done.status in (0, 3) and done.stderr == "", done
