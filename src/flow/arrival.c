@@ -352,7 +352,8 @@ int arrival_listen(struct server *s, struct worker *w, struct err *e)
 	struct sock_listen how = { .backlog = (int)s->options->listen_backlog,
 		.freebind = s->options->freebind,
 		.share_port = true,
-		.device = s->options->bind_dev };
+		.device = s->options->bind_dev,
+		.port_option = "--port" };
 	struct door *door = calloc(1, sizeof(*door));
 
 	if (!door)

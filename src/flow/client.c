@@ -113,6 +113,8 @@ static int client_connect(struct client *c, struct err *e)
 	if (ret == -ECONNREFUSED)
 		return err_hint(
 			e, "start the server there first: weir %s", workload_name[c->workload]);
+	if (ret && e && e->hint[0]) /* the reason is at this end, and was said */
+		return ret;
 	if (ret)
 		return err_hint(e, "is the host up, and the port open in its firewall?");
 	control_tune(c->control);

@@ -441,10 +441,12 @@ static int agree_one(struct flow_options *o, enum workload w, const struct opt_g
 	opt_value(opt, &asked, theirs);
 	if (given->at[opt - t->opts] && !a->must_match)
 		return 0;
-	if (given->at[opt - t->opts] && strcmp(ours, theirs))
-		return err_set(e, EPROTO,
+	if (given->at[opt - t->opts] && strcmp(ours, theirs)) {
+		err_set(e, EPROTO,
 			"--%s differs: the server was started with %s, the client asks for %s",
 			opt->name, ours, theirs);
+		return err_hint(e, "leave it out at the server, which then takes the client's");
+	}
 	*o = asked;
 	return 0;
 }

@@ -245,9 +245,10 @@ int server_workers(
 static int server_listen(struct server *s, struct err *e)
 {
 	const struct flow_options *o = s->options;
-	struct sock_listen how = {
-		.backlog = (int)o->listen_backlog, .freebind = o->freebind, .device = o->bind_dev
-	};
+	struct sock_listen how = { .backlog = (int)o->listen_backlog,
+		.freebind = o->freebind,
+		.device = o->bind_dev,
+		.port_option = "--control-port" };
 	int family = o->ipv4 && !o->ipv6 ? AF_INET : o->ipv6 && !o->ipv4 ? AF_INET6 : AF_UNSPEC;
 	struct sock_addr addr[SOCK_ADDRS];
 	char port[16];
@@ -277,9 +278,10 @@ static int server_listen(struct server *s, struct err *e)
  * see that nobody has them. */
 static int server_claim_ports(const struct server *s, struct err *e)
 {
-	struct sock_listen alone = {
-		.backlog = 1, .freebind = s->options->freebind, .device = s->options->bind_dev
-	};
+	struct sock_listen alone = { .backlog = 1,
+		.freebind = s->options->freebind,
+		.device = s->options->bind_dev,
+		.port_option = "--port" };
 
 	for (int64_t i = 0; i < s->options->num_ports; i++) {
 		struct sock_addr addr = s->address;

@@ -29,7 +29,7 @@ int sock_resolve(const char *host, const char *port, int family, bool to_listen,
 	if (ret) {
 		err_set(e, ENOENT, "cannot find the host %s: %s", host ? host : "(any)",
 			ret == EAI_SYSTEM ? strerror(errno) : gai_strerror(ret));
-		err_hint(e, "check the name, or give an address with -H");
+		err_hint(e, "check the name, or give the host's address in its place");
 		return -ENOENT;
 	}
 	for (ai = list; ai && *count < SOCK_ADDRS; ai = ai->ai_next) {
@@ -132,10 +132,15 @@ static int set_int(int fd, int level, int name, int value, const char *what, str
 
 static int set_device(int fd, const char *device, struct err *e)
 {
+	int ret;
+
 	if (!device ||
 		!setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, device, (socklen_t)strlen(device)))
 		return 0;
-	return err_set(e, errno, "cannot bind a connection to %s: %m", device);
+	ret = err_set(e, errno, "cannot bind a connection to %s: %m", device);
+	if (ret == -ENODEV)
+		err_hint(e, "list the interfaces with: weir nic show");
+	return ret;
 }
 
 int sock_set_before(int fd, const struct sock_options *o, struct err *e)
@@ -205,6 +210,23 @@ int sock_try_options(const struct sock_options *options, struct err *e)
 	return ret;
 }
 
+/* What to do where the kernel does not give an address or its port; option names the port, or is NULL. */
+static void address_hint(int code, const struct sock_addr *addr, const char *option, struct err *e)
+{
+	char text[SOCK_ADDR_TEXT];
+
+	if (code == -EADDRINUSE)
+		err_hint(e,
+			"another program has this port: ss -tlnp shows which; choose another port%s%s",
+			option ? " with " : "", option ? option : "");
+	else if (code == -EADDRNOTAVAIL)
+		err_hint(e, "is %s an address of this host? ip address show lists them",
+			sock_addr_text(addr, false, text));
+	else if (code == -EACCES && sock_addr_port(addr) && sock_addr_port(addr) < 1024)
+		err_hint(e, "a port below 1024 needs CAP_NET_BIND_SERVICE: choose another%s%s",
+			option ? " with " : "", option ? option : "");
+}
+
 int sock_listen(const struct sock_addr *addr, const struct sock_listen *how, struct err *e)
 {
 	char text[SOCK_ADDR_TEXT];
@@ -226,9 +248,7 @@ int sock_listen(const struct sock_addr *addr, const struct sock_listen *how, str
 		listen(fd, how->backlog) < 0) {
 		ret = err_set(
 			e, errno, "cannot listen on %s: %m", sock_addr_text(addr, true, text));
-		if (ret == -EADDRINUSE)
-			err_hint(e,
-				"another program has this port: ss -tlnp shows which; choose others with -C and -P");
+		address_hint(ret, addr, how->port_option, e);
 		goto close_fd;
 	}
 	return fd;
@@ -259,6 +279,7 @@ int sock_connect_start(const struct sock_addr *addr, const struct sock_addr *loc
 		if (bind(fd, (const struct sockaddr *)&local->storage, local->len) < 0) {
 			ret = err_set(e, errno, "cannot bind to %s: %m",
 				sock_addr_text(local, true, text));
+			address_hint(ret, local, NULL, e);
 			goto close_fd;
 		}
 	}

@@ -90,6 +90,8 @@ struct sock_listen {
 	bool freebind;
 	bool share_port;    /* SO_REUSEPORT: one listener per thread */
 	const char *device; /* SO_BINDTODEVICE: what comes through other interfaces is not for us */
+	const char *
+		port_option; /* the one that chooses the port, for the words of an error; or NULL */
 };
 int sock_listen(const struct sock_addr *addr, const struct sock_listen *how, struct err *e);
 

@@ -265,18 +265,14 @@ static void door_ready(struct loop *l, struct loop_fd *source, uint32_t events)
 
 int door_open(struct door *d, struct worker *w, size_t nic, struct err *e)
 {
-	struct sock_listen how = { .backlog = 1024 };
+	struct sock_listen how = { .backlog = 1024, .port_option = "--data-port" };
 	struct sock_addr addr = w->engine->nic[nic].addr;
-	char text[SOCK_ADDR_TEXT];
 	int fd, ret;
 
 	sock_addr_set_port(&addr, w->engine->config.data_port);
 	fd = sock_listen(&addr, &how, e);
-	if (fd < 0) {
-		err_prefix(e, "cannot answer probes at %s", sock_addr_text(&addr, true, text));
-		return err_hint(e, "is %s an address of this host? ip address show lists them",
-			sock_addr_text(&addr, false, text));
-	}
+	if (fd < 0)
+		return err_prefix(e, "cannot answer probes");
 	sock_local(fd, &addr);
 	d->worker = w;
 	d->nic = nic;

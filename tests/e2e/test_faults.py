@@ -161,13 +161,13 @@ def port_taken(port, **how):
     return weir("stream", *[w for pair in words.items() for w in pair], seconds=10)
 
 
-@pytest.mark.parametrize("option", ("-C", "-P"))
-def test_a_port_in_use_is_named(option):
+@pytest.mark.parametrize("option, name", (("-C", "--control-port"), ("-P", "--port")))
+def test_a_port_in_use_is_named(option, name):
     with socket.create_server(("0.0.0.0", 0)) as other:
         port = other.getsockname()[1]
         done = port_taken(port, **{option: port})
     assert f":{port}" in reason(done) and "in use" in done.stderr
-    assert "ss -tlnp" in done.stderr
+    assert f"ss -tlnp shows which; choose another port with {name}\n" in done.stderr
 
 
 def test_a_control_port_of_another_weir_is_in_use():
@@ -189,7 +189,18 @@ def test_a_data_port_of_another_weir_is_in_use():
 
 def test_an_address_that_is_not_ours_is_named():
     done = port_taken(0, **{"-H": "192.0.2.1"})
-    assert "192.0.2.1" in reason(done)
+    assert "192.0.2.1" in reason(done) and "ip address show" in done.stderr
+
+
+def test_a_source_that_is_not_ours_is_no_fault_of_the_server():
+    done = weir("stream", "-c", "-L", "192.0.2.1", "-C", free_ports(1), seconds=10)
+    assert "192.0.2.1" in reason(done) and "is 192.0.2.1 an address of this host?" in done.stderr, done
+
+
+@pytest.mark.parametrize("words", ([], ["-c"]))
+def test_an_interface_that_is_not_there_says_how_to_list_them(words):
+    done = weir("stream", "--bind-dev", "nope0", *words, seconds=10)
+    assert "nope0" in reason(done) and "weir nic show" in done.stderr, done
 
 
 JUNK = {

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from p2p import PLUGIN, SCATTER, P2pServer, good
-from weirtest import free_ports, wait_for
+from weirtest import free_ports, wait_for, weir
 
 QUICK = ["--json", "--iterations", "3", "--size", "1M"]
 LONG = ["--iterations", "100000", "--size", "4M", "--no-check", "--quiet", "--peer-timeout", "2s"]
@@ -186,3 +186,13 @@ def test_another_transport_is_refused_by_name():
         # weir's plugin is weir's transport.
         good(server.client(*QUICK, "--plugin", PLUGIN, env={"WEIR_IFNAME": "lo"}))
         assert "moves data by another transport" in server.so_far().stderr
+
+
+def test_a_server_that_cannot_listen_says_what_to_do():
+    """In words that fit this command: another one has other options for ports and hosts."""
+    with socket.create_server(("0.0.0.0", 0)) as other:
+        done = weir("p2p", "server", "--mem", "host", "-H", "127.0.0.1", "-p", str(other.getsockname()[1]))
+    reason(done, "ss -tlnp shows which; choose another port\n")
+    reason(weir("p2p", "server", "--mem", "host", "-H", "192.0.2.1"), "is 192.0.2.1 an address of this host?")
+    done = weir("p2p", "client", "nosuch.invalid", "--mem", "host")
+    reason(done, "check the name, or give the host's address in its place\n")

@@ -195,7 +195,7 @@ def test_a_difference_is_refused_with_both_values(workload, server_option, clien
         assert done.status == 1 and done.stdout == ""
         line = done.stderr.splitlines()[0]
         words = f"{name} differs: the server was started with {ours}, the client asks for {theirs}"
-        assert words in line, line
+        assert words in line and line.endswith("leave it out at the server, which then takes the client's."), line
         wait_for("the server's word", lambda: words in server.so_far().stderr, 5)
         server.settle()
 

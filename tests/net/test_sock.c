@@ -169,7 +169,7 @@ static void test_sock_resolve_names_the_host_that_it_cannot_find(void **state)
 		-ENOENT);
 	assert_int_equal(count, 0);
 	assert_non_null(strstr(e.what, "no.such.host.invalid"));
-	assert_non_null(strstr(e.hint, "-H"));
+	assert_string_equal(e.hint, "check the name, or give the host's address in its place");
 	assert_int_equal(
 		sock_resolve("999.1.1.1", "80", AF_UNSPEC, false, addr, &count, NULL), -ENOENT);
 }
@@ -253,7 +253,11 @@ static void test_sock_listen_says_when_the_port_is_taken(void **state)
 	listener = pair_listen(AF_INET, &addr);
 	assert_int_equal(sock_listen(&addr, &how, &e), -EADDRINUSE);
 	assert_non_null(strstr(e.what, sock_addr_text(&addr, true, text)));
-	assert_non_null(strstr(e.hint, "-C"));
+	assert_non_null(strstr(e.hint, "choose another port"));
+	assert_null(strstr(e.hint, "with"));
+	how.port_option = "--port";
+	assert_int_equal(sock_listen(&addr, &how, &e), -EADDRINUSE);
+	assert_non_null(strstr(e.hint, "choose another port with --port"));
 	close(listener);
 	assert_int_equal(descriptors_open(), before);
 }
@@ -284,10 +288,44 @@ static void test_sock_listen_refuses_an_address_of_another_host_unless_freebind(
 
 	(void)state;
 	assert_int_equal(sock_listen(&addr, &how, &e), -EADDRNOTAVAIL);
+	assert_non_null(strstr(e.hint, "is 203.0.113.7 an address of this host?"));
 	how.freebind = true;
 	fd = sock_listen(&addr, &how, &e);
 	assert_true(fd >= 0);
 	close(fd);
+}
+
+static void test_sock_listen_says_what_a_low_port_needs(void **state)
+{
+	struct sock_listen how = { .backlog = 1, .port_option = "--control-port" };
+	struct sock_addr addr = address("127.0.0.1", 81);
+	bool root = !geteuid();
+	struct err e;
+	int fd;
+
+	(void)state;
+	if (root)
+		assert_int_equal(seteuid(65534), 0);
+	fd = sock_listen(&addr, &how, &e);
+	if (root)
+		assert_int_equal(seteuid(0), 0);
+	if (fd != -EACCES) {
+		close(fd);
+		skip(); /* the machine gives these ports to all */
+	}
+	assert_string_equal(e.hint,
+		"a port below 1024 needs CAP_NET_BIND_SERVICE: choose another with --control-port");
+}
+
+static void test_sock_listen_says_how_to_find_an_interface(void **state)
+{
+	struct sock_listen how = { .backlog = 1, .device = "nope0" };
+	struct sock_addr addr = address("127.0.0.1", 0);
+	struct err e;
+
+	(void)state;
+	assert_int_equal(sock_listen(&addr, &how, &e), -ENODEV);
+	assert_string_equal(e.hint, "list the interfaces with: weir nic show");
 }
 
 static void test_sock_connect_leaves_from_the_address_and_port_given(void **state)
@@ -322,6 +360,7 @@ static void test_sock_connect_says_when_the_source_is_not_ours(void **state)
 	(void)state;
 	assert_int_equal(sock_connect(&addr, &from, NULL, in_ms(1000), &e), -EADDRNOTAVAIL);
 	assert_non_null(strstr(e.what, "203.0.113.7"));
+	assert_non_null(strstr(e.hint, "ip address show"));
 	assert_int_equal(descriptors_open(), before);
 	close(listener);
 }
@@ -607,6 +646,8 @@ int main(void)
 		cmocka_unit_test(test_sock_listen_shares_a_port_when_asked),
 		cmocka_unit_test(
 			test_sock_listen_refuses_an_address_of_another_host_unless_freebind),
+		cmocka_unit_test(test_sock_listen_says_what_a_low_port_needs),
+		cmocka_unit_test(test_sock_listen_says_how_to_find_an_interface),
 		cmocka_unit_test(test_sock_connect_leaves_from_the_address_and_port_given),
 		cmocka_unit_test(test_sock_connect_says_when_the_source_is_not_ours),
 		cmocka_unit_test(test_sock_options_reach_the_kernel),

@@ -176,6 +176,19 @@ def test_rows_survive_a_kill_up_to_the_last_flush(pair):
     assert a.rows()[:len(flushed)] == flushed
 
 
+def test_a_port_that_another_has_is_named_with_what_to_do(tmp_path):
+    """And nothing is said of an address that is this host's."""
+    with socket.create_server((address(3, 1), 0)) as other:
+        port = other.getsockname()[1]
+        for option, hint in (("--data-port", "choose another port with --data-port"), ("-p", "choose another port"),
+                             ("--metrics-port", "choose another port")):
+            ports = {"-p": free_ports(1), option: port}
+            done = weir("agent", "--nics", address(3, 1), "--listen", address(3, 1), "--metrics-listen", address(3, 1), "--insecure",
+                        "--results", tmp_path, *[word for pair in ports.items() for word in pair])
+            assert done.status == 1 and f"cannot listen on {address(3, 1)}:{port}: Address already in use" in done.stderr, done
+            assert done.stderr.endswith(f"{hint}\n") and "address of this host" not in done.stderr, done
+
+
 def test_connections_beyond_the_limit_are_refused_as_such(pair, tmp_path):
     a, b = pair
     with Agent([address(5, 1)], a.port, tmp_path / "e", "--connections-per-nic", 2) as e:
