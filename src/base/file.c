@@ -63,18 +63,66 @@ static int write_in_place(const char *path, emit_fn *emit, const void *from, str
 	return file ? write_all(file, emit, from, false, path, e) : cannot(path, errno, e);
 }
 
-int file_replace(const char *path, emit_fn *emit, const void *from, struct err *e)
+static bool is_in_place(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && !S_ISREG(st.st_mode);
+}
+
+/* A link stays one: what it points to is replaced. */
+static void find_target(const char *path, char target[PATH_MAX])
+{
+	if (!realpath(path, target))
+		snprintf(target, PATH_MAX, "%s", path);
+}
+
+/* What is no plain file is not opened: a pipe would wait for its reader. */
+static int try_write(const char *path)
 {
 	char target[PATH_MAX], beside[PATH_MAX];
 	struct stat st;
+	int fd;
+
+	if (!path[0])
+		return ENOENT;
+	if (is_in_place(path)) {
+		if (!stat(path, &st) && S_ISDIR(st.st_mode))
+			return EISDIR;
+		return access(path, W_OK) ? errno : 0;
+	}
+	find_target(path, target);
+	fd = open_beside(target, beside);
+	if (fd < 0)
+		return errno;
+	close(fd);
+	unlink(beside);
+	return 0;
+}
+
+int file_try(const char *path, const char *option, struct err *e)
+{
+	int code = path ? try_write(path) : 0;
+
+	if (!code)
+		return 0;
+	cannot(path, code, e);
+	err_prefix(e, "--%s", option);
+	err_hint(e, code == ENOENT || code == ENOTDIR
+			    ? "make its folder first, or name another file"
+			    : "name another file");
+	return -code;
+}
+
+int file_replace(const char *path, emit_fn *emit, const void *from, struct err *e)
+{
+	char target[PATH_MAX], beside[PATH_MAX];
 	FILE *file;
 	int fd, ret;
 
-	if (!stat(path, &st) && !S_ISREG(st.st_mode))
+	if (is_in_place(path))
 		return write_in_place(path, emit, from, e);
-	/* A link stays one: what it points to is replaced. */
-	if (!realpath(path, target))
-		snprintf(target, sizeof(target), "%s", path);
+	find_target(path, target);
 	fd = open_beside(target, beside);
 	if (fd < 0)
 		return cannot(path, errno, e);

@@ -18,4 +18,9 @@
 int file_replace(const char *path, int (*emit)(FILE *file, const void *from, struct err *e),
 	const void *from, struct err *e);
 
+/* Whether file_replace() could write there, for those who would rather know before they measure for an hour:
+ * makes a file beside it and removes it. A path of NULL is none. The error names the option, without its
+ * dashes, that the path came from, and what to do. */
+int file_try(const char *path, const char *option, struct err *e);
+
 #endif

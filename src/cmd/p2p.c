@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/p2p.h"
@@ -61,6 +62,8 @@ static int p2p_main(int argc, char **argv)
 
 	log_set_program("weir p2p");
 	ret = p2p_options_parse(argc, argv, &o, &e);
+	if (!ret && !o.help)
+		ret = file_try(o.out, "out", &e);
 	if (ret) {
 		if (!e.hint[0])
 			err_hint(&e, "usage: weir p2p %s", p2p_option_table.usage);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
@@ -244,6 +245,8 @@ int rails_main(bool as_neper, int argc, char **argv)
 		printf("weir %s\n", WEIR_VERSION);
 		return STATUS_GOOD;
 	}
+	if (!ret && !c.options.dry_run)
+		ret = file_try(c.options.out, "out", &e);
 	if (!ret) {
 		log_set_level(level_of(&c.options));
 		ret = rails_plan(&c.rails, &c.options, &e);

@@ -330,6 +330,8 @@ int cmd_run(int argc, char **argv)
 		err_hint(&e, "usage: weir run %s", run_option_table.usage);
 	}
 	if (!ret)
+		ret = file_try(c.o.out, "out", &e);
+	if (!ret)
 		ret = rules_load(&rules, c.o.rules, &e);
 	if (ret) {
 		log_error_err(&e);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
@@ -110,6 +111,21 @@ static void on_iostat(void *context, const struct run *run, uint64_t since_start
 		(double)tx * 8e-6 / seconds, now->rx_calls - before->rx_calls, rx,
 		(double)rx * 8e-6 / seconds);
 	fflush(t->out.file);
+}
+
+/* Nobody is to measure for long and then hear that the result cannot be kept. */
+static int try_files(const struct flow_options *o, struct err *e)
+{
+	int ret;
+
+	if (o->dry_run)
+		return 0;
+	ret = file_try(o->out, "out", e);
+	if (!ret)
+		ret = file_try(o->all_samples, "all-samples", e);
+	if (!ret && o->client)
+		ret = file_try(o->log_rtt, "log-rtt", e);
+	return ret;
 }
 
 static int write_files(const struct record *rec, const struct flow_options *o, struct err *e)
@@ -224,6 +240,8 @@ int traffic_main(enum workload w, bool as_neper, int argc, char **argv)
 		default_as_weir(&t);
 	if (!ret && !t.options.help && !t.options.version)
 		ret = flow_options_check(&t.options, w, &t.given, &e);
+	if (!ret && !t.options.help && !t.options.version)
+		ret = try_files(&t.options, &e);
 	if (ret) {
 		log_error_err(&e);
 		return as_neper ? STATUS_FAILED : STATUS_USAGE;

@@ -291,6 +291,27 @@ def test_nothing_is_started_when_one_of_many_options_is_bad(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("command, words, option", [
+    ("stream", "-c", "--out"), ("stream", "", "--out"), ("rr", "-c", "--out"), ("crr", "-c", "--log-rtt"), ("rr", "-c", "--all-samples"),
+    ("rails", "-c -H 127.0.0.1 --devices lo", "--out"), ("p2p", "client 127.0.0.1 --mem host", "--out"), ("run", "", "--out"),
+], ids=lambda v: v.split()[0] if v else "server")
+def test_a_file_that_cannot_be_written_is_said_before_the_run(tmp_path, command, words, option):
+    """Not after it: nothing is measured, and nothing left behind."""
+    missing, ran = tmp_path / "missing" / "x", tmp_path / "ran"
+    rest = ["--", "touch", str(ran)] if command == "run" else []
+    for path, why, hint in ((missing, "No such file or directory", "make its folder first, or name another file"),
+                            (tmp_path, "Is a directory", "name another file")):
+        assert refused(command, [*words.split(), f"{option}={path}", *rest]) == (
+            f"weir {command}: {option}: cannot write {path}: {why}.", hint)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_tried_without_a_trace(tmp_path):
+    done = weir("run", "--out", tmp_path / "record", "--", "sh", "-c", f"ls {tmp_path}")
+    assert (done.status, done.stdout) == (0, ""), done
+    assert [path.name for path in tmp_path.iterdir()] == ["record"]
+
+
 @pytest.mark.parametrize("name, words", [("tcp_stream", "-T 0"), ("tcp_rr", "-Q 1x"), ("tcp_crr", "-l 0"), ("tcp_stream", "--unheard"),
                                          ("tcp_stream", "stray")])
 def test_a_link_of_nepers_name_fails_with_its_status(tmp_path, name, words):
