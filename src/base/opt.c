@@ -106,16 +106,56 @@ static int opt_unknown(const struct opt_table *t, const char *word, size_t len, 
 	return err_hint(e, "list the options with: weir %s --help", t->command);
 }
 
+const char *opt_unit(const struct opt *opt)
+{
+	return opt->unit ? opt->unit : "s";
+}
+
+const char *opt_initial(const struct opt *opt, char buf[OPT_TEXT])
+{
+	size_t length = opt->initial ? strlen(opt->initial) : 0;
+
+	if (opt->type != OPT_DURATION || !length ||
+		!isdigit((unsigned char)opt->initial[length - 1]) || !strcmp(opt->initial, "0"))
+		return opt->initial;
+	snprintf(buf, OPT_TEXT, "%s%s", opt->initial, opt_unit(opt));
+	return buf;
+}
+
+static int opt_example(const struct opt *opt, struct err *e)
+{
+	char initial[OPT_TEXT];
+
+	if (opt->initial)
+		return err_hint(e, "for example: --%s %s", opt->name, opt_initial(opt, initial));
+	return -EINVAL;
+}
+
+/* A limit in the unit that a user would write. */
+static char *opt_limit(const struct opt *opt, double limit, char buf[UNITS_TEXT])
+{
+	if (opt->type == OPT_SIZE)
+		return units_write_size(buf, (uint64_t)limit);
+	if (opt->type == OPT_DURATION)
+		return units_write_duration(buf, (uint64_t)limit);
+	snprintf(buf, UNITS_TEXT, "%.15g", limit);
+	return buf;
+}
+
 static int opt_range_error(const struct opt *opt, const char *value, struct err *e)
 {
+	const char *noun = opt->type == OPT_SIZE       ? "size"
+			   : opt->type == OPT_RATE     ? "rate"
+			   : opt->type == OPT_DURATION ? "duration"
+						       : "number";
+	char least[UNITS_TEXT], most[UNITS_TEXT];
+
 	if (opt->min == 0 && opt->max == 0)
-		err_set(e, EINVAL, "--%s %s is not a number", opt->name, value);
+		err_set(e, EINVAL, "--%s %s is not a %s", opt->name, value, noun);
 	else
-		err_set(e, EINVAL, "--%s %s is not a number from %.15g to %.15g", opt->name, value,
-			opt->min, opt->max);
-	if (opt->initial)
-		return err_hint(e, "for example: --%s %s", opt->name, opt->initial);
-	return -EINVAL;
+		err_set(e, EINVAL, "--%s %s is not a %s from %s to %s", opt->name, value, noun,
+			opt_limit(opt, opt->min, least), opt_limit(opt, opt->max, most));
+	return opt_example(opt, e);
 }
 
 static bool opt_in_range(const struct opt *opt, double value)
@@ -177,7 +217,7 @@ static int opt_store_unit(const struct opt *opt, void *field, const char *value,
 	else if (opt->type == OPT_RATE)
 		ret = units_parse_rate(value, &v, e);
 	else
-		ret = units_parse_duration(value, opt->unit ? opt->unit : "s", &v, e);
+		ret = units_parse_duration(value, opt_unit(opt), &v, e);
 	if (ret)
 		return err_prefix(e, "--%s", opt->name);
 	if (!opt_in_range(opt, (double)v))
@@ -257,9 +297,7 @@ static int opt_take_value(const struct opt *opt, const char *attached, struct op
 	}
 	if (words->next == words->argc) {
 		err_set(e, EINVAL, "--%s needs a value", opt->name);
-		if (opt->initial)
-			return err_hint(e, "for example: --%s %s", opt->name, opt->initial);
-		return -EINVAL;
+		return opt_example(opt, e);
 	}
 	*value = words->argv[words->next++];
 	return 0;

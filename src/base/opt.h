@@ -27,14 +27,14 @@
 #include "base/out.h"
 
 enum opt_type {
-	OPT_BOOL,     /* bool */
-	OPT_INT,      /* int64_t, between min and max */
-	OPT_NUMBER,   /* double, between min and max */
-	OPT_STRING,   /* const char *, pointing into argv; NULL when not given */
-	OPT_SIZE,     /* uint64_t bytes, "64K" */
-	OPT_RATE,     /* uint64_t bytes per second, "10Gb" */
-	OPT_DURATION, /* uint64_t ns, "250us"; .unit names the unit of a bare number */
-	OPT_CHOICE,   /* int, index into .choices */
+	OPT_BOOL,   /* bool */
+	OPT_INT,    /* int64_t, between min and max */
+	OPT_NUMBER, /* double, between min and max */
+	OPT_STRING, /* const char *, pointing into argv; NULL when not given */
+	OPT_SIZE,   /* uint64_t bytes, "64K" */
+	OPT_RATE,   /* uint64_t bytes per second, "10Gb" */
+	OPT_DURATION, /* uint64_t ns, "250us"; .unit names the unit of a bare number, which help says */
+	OPT_CHOICE, /* int, index into .choices */
 };
 
 struct opt {
@@ -89,12 +89,18 @@ bool opt_was_given(const struct opt_table *t, const struct opt_given *given, con
 /* The option of that name that this table's variant knows, or NULL. */
 const struct opt *opt_find(const struct opt_table *t, const char *name);
 
+/* OPT_DURATION: the unit of a bare number. */
+const char *opt_unit(const struct opt *opt);
+
+/* The default as a user would write it, a duration with its unit; in buf, or the table's own words, or NULL. */
+#define OPT_TEXT 256
+const char *opt_initial(const struct opt *opt, char buf[OPT_TEXT]);
+
 /* Set one field from text, with the same checks as the command line (for values that come from a
  * peer). */
 int opt_set(const struct opt *opt, void *into, const char *value, struct err *e);
 
 /* The value of a field as a user would write it. Returns buf. */
-#define OPT_TEXT 256
 char *opt_value(const struct opt *opt, const void *from, char buf[OPT_TEXT]);
 
 /* Emit a field as key and value (kv and JSON). */

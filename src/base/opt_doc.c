@@ -34,6 +34,20 @@ static bool opt_has_default(const struct opt *opt)
 	       strcmp(opt->initial, "0");
 }
 
+/* What help says in brackets: the default, and what a bare number means of a time, which differs. */
+static void opt_brackets(const struct opt *opt, char *buf, size_t size)
+{
+	char initial[OPT_TEXT];
+	const char *shown = opt_has_default(opt) ? opt_initial(opt, initial) : NULL;
+
+	buf[0] = 0;
+	if (opt->type == OPT_DURATION)
+		snprintf(buf, size, " (%s%sbare number: %s)", shown ? shown : "", shown ? "; " : "",
+			opt_unit(opt));
+	else if (shown)
+		snprintf(buf, size, " (%s)", shown);
+}
+
 /* Print words from column on, broken at blanks before column 100. */
 static void opt_wrap(struct out *o, int column, const char *words)
 {
@@ -60,7 +74,7 @@ static void opt_wrap(struct out *o, int column, const char *words)
 
 void opt_help(const struct opt_table *t, struct out *o)
 {
-	char left[96], words[1024], choices[256];
+	char left[96], words[1024], choices[256], brackets[OPT_TEXT + 64];
 	const char *section = "", *said = "";
 
 	out_text(o, "weir %s: %s\n\nusage: weir %s %s\n", t->command, t->summary, t->command,
@@ -77,8 +91,8 @@ void opt_help(const struct opt_table *t, struct out *o)
 		said = section;
 		opt_spelling(opt, left, sizeof(left));
 		opt_choices(opt, choices, sizeof(choices));
-		snprintf(words, sizeof(words), opt_has_default(opt) ? "%s%s (%s)" : "%s%s",
-			opt->help, choices, opt->initial);
+		opt_brackets(opt, brackets, sizeof(brackets));
+		snprintf(words, sizeof(words), "%s%s%s", opt->help, choices, brackets);
 		out_text(o,
 			strlen(left) < 29 ? "  %-30s" : "  %s\n                                ",
 			left);
@@ -99,7 +113,7 @@ static void opt_scdoc_text(struct out *o, const char *text)
 
 void opt_scdoc(const struct opt_table *t, struct out *o)
 {
-	char choices[256];
+	char choices[256], initial[OPT_TEXT];
 
 	for (const struct opt *opt = t->opts; opt->name; opt++) {
 		if (!opt_shown(t, opt))
@@ -125,9 +139,11 @@ void opt_scdoc(const struct opt_table *t, struct out *o)
 		out_text(o, ".");
 		if (opt_has_default(opt)) {
 			out_text(o, " Default: ");
-			opt_scdoc_text(o, opt->initial);
+			opt_scdoc_text(o, opt_initial(opt, initial));
 			out_text(o, ".");
 		}
+		if (opt->type == OPT_DURATION)
+			out_text(o, " A bare number is in %s.", opt_unit(opt));
 		out_text(o, "\n\n");
 	}
 }

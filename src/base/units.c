@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -191,6 +192,32 @@ int units_parse_rate(const char *text, uint64_t *bytes_per_s, struct err *e)
 int units_parse_duration(const char *text, const char *default_unit, uint64_t *ns, struct err *e)
 {
 	return parse(&duration_quantity, text, default_unit, ns, e);
+}
+
+/* In the largest of the units, which stand in order, that leaves nothing over. */
+static char *write_exact(
+	char buf[UNITS_TEXT], uint64_t value, const struct unit *unit, size_t units)
+{
+	size_t u = units;
+
+	while (u && (!value || value % unit[u - 1].num))
+		u--;
+	if (u)
+		snprintf(buf, UNITS_TEXT, "%" PRIu64 "%s", value / unit[u - 1].num,
+			unit[u - 1].name);
+	else
+		snprintf(buf, UNITS_TEXT, "%" PRIu64, value);
+	return buf;
+}
+
+char *units_write_size(char buf[UNITS_TEXT], uint64_t bytes)
+{
+	return write_exact(buf, bytes, &size_units[1], 4); /* K to T */
+}
+
+char *units_write_duration(char buf[UNITS_TEXT], uint64_t ns)
+{
+	return write_exact(buf, ns, duration_units, COUNT(duration_units));
 }
 
 static struct units_rate rate_of(const char *name)

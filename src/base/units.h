@@ -36,8 +36,13 @@ struct units_rate {
 int units_rate_lookup(
 	const char *option, double bytes_per_s, struct units_rate *unit, struct err *e);
 
-/* For people: three or four significant digits and a unit. Each returns buf. */
+/* As a user would write it, to the last byte or nanosecond: "64K", "1000", "10ms", "3600s", "0". Each returns
+ * buf. */
 #define UNITS_TEXT 24
+char *units_write_size(char buf[UNITS_TEXT], uint64_t bytes);
+char *units_write_duration(char buf[UNITS_TEXT], uint64_t ns);
+
+/* For people: three or four significant digits and a unit. Each returns buf. */
 char *units_format_bits(char buf[UNITS_TEXT], double bits_per_s); /* "12.34 Gbit/s" */
 char *units_format_bytes(char buf[UNITS_TEXT], double bytes); /* "64 KiB", "1.50 GiB", "511 B" */
 char *units_format_duration(char buf[UNITS_TEXT], double ns); /* "812 ns", "24.95 us", "3.00 s" */

@@ -231,7 +231,7 @@ static const struct opt opts[] = {
 		.arg = "SIZE",
 		.initial = "8G",
 		.min = 1048576,
-		.max = 1e15,
+		.max = 1125899906842624.0,
 		.only = P2P_SERVER | P2P_MESH,
 		.help = "what a client can make this end allocate" },
 

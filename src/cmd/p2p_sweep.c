@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* weir p2p sweep: size x chunk x channels x window, each point until it is steady. */
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +26,7 @@ struct list {
 static int parse_list(const char *name, const char *text, uint64_t least, uint64_t most,
 	struct list *l, struct err *e)
 {
-	char word[32];
+	char word[32], low[UNITS_TEXT], high[UNITS_TEXT];
 
 	for (l->count = 0; *text; text += strcspn(text, ","), text += *text == ',') {
 		size_t length = strcspn(text, ",");
@@ -38,9 +37,8 @@ static int parse_list(const char *name, const char *text, uint64_t least, uint64
 		if (units_parse_size(word, &l->value[l->count], e))
 			return err_prefix(e, "--%s", name);
 		if (l->value[l->count] < least || l->value[l->count] > most)
-			return err_set(e, EINVAL,
-				"--%s: %s is not between %" PRIu64 " and %" PRIu64, name, word,
-				least, most);
+			return err_set(e, EINVAL, "--%s: %s is not from %s to %s", name, word,
+				units_write_size(low, least), units_write_size(high, most));
 		l->count++;
 	}
 	return l->count ? 0 : err_set(e, EINVAL, "--%s is empty", name);

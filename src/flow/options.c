@@ -68,7 +68,7 @@ static const struct opt options[] = {
 	{ .name = "tcpd-validate", FLAG(tcpd_validate), .only = FOR_STREAM, .help = "the same as --validate=published" },
 	{ .name = "rate", FIELD(OPT_NUMBER, rate), .arg = "N", .initial = "0", .min = 0, .max = 1e12, .kv_format = "%g", .only = RR_OR_CRR, .help = "open loop: N transactions per second over all flows, begun on schedule whether or not the last has ended; latency counts from the intended start (0: closed loop)" },
 	{ .name = "outstanding", FIELD(OPT_INT, outstanding), .arg = "N", .initial = "1", .min = 1, .max = 4096, .only = FOR_RR, .help = "requests under way on each flow" },
-	{ .name = "delay", .letter = 'D', FIELD(OPT_DURATION, delay), .arg = "TIME", .initial = "0", .unit = "ns", .only = FOR_STREAM | FOR_RR, .help = "time between the starts of two sends of a flow, on an absolute schedule (ns, us, ms, s)" },
+	{ .name = "delay", .letter = 'D', FIELD(OPT_DURATION, delay), .arg = "TIME", .initial = "0", .unit = "ns", .only = FOR_STREAM | FOR_RR, .help = "time between the starts of two sends of a flow, on an absolute schedule" },
 	{ .name = "noburst", FIELD(OPT_DURATION, noburst), .arg = "TIME", .initial = "0", .unit = "ns", .only = FOR_RR, .help = "time between the starts of any two requests of this client" },
 	{ .name = "max-pacing-rate", .letter = 'm', FIELD(OPT_RATE, max_pacing_rate), .arg = "RATE", .initial = "0", .help = "most per flow, as 10Gb (bits) or 1GB (bytes) per second" },
 

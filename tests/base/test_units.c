@@ -283,6 +283,38 @@ static void assert_formats(char *(*format)(char *, double), double value, const 
 	assert_string_equal(buf, text);
 }
 
+static void test_units_write_is_exact_and_can_be_read_back(void **state)
+{
+	static const struct {
+		uint64_t value;
+		const char *size, *duration;
+	} cases[] = {
+		{ 0, "0", "0" },
+		{ 1, "1", "1ns" },
+		{ 1000, "1000", "1us" },
+		{ 1024, "1K", "1024ns" },
+		{ 1025, "1025", "1025ns" },
+		{ 1536, "1536", "1536ns" },
+		{ 2 << 20, "2M", "2097152ns" },
+		{ 10000000, "10000000", "10ms" },
+		{ 3600000000000ull, "3515625000K", "3600s" },
+		{ 1ull << 40, "1T", "1099511627776ns" },
+		{ UINT64_MAX, "18446744073709551615", "18446744073709551615ns" },
+	};
+	char text[UNITS_TEXT];
+	uint64_t back;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		assert_string_equal(units_write_size(text, cases[i].value), cases[i].size);
+		assert_int_equal(units_parse_size(text, &back, NULL), 0);
+		assert_true(back == cases[i].value);
+		assert_string_equal(units_write_duration(text, cases[i].value), cases[i].duration);
+		assert_int_equal(units_parse_duration(text, "s", &back, NULL), 0);
+		assert_true(back == cases[i].value);
+	}
+}
+
 static void test_units_format_keeps_three_or_four_digits(void **state)
 {
 	(void)state;
@@ -339,6 +371,7 @@ int main(void)
 		cmocka_unit_test(test_units_rate_lookup_knows_every_name),
 		cmocka_unit_test(test_units_rate_lookup_auto_picks_by_the_value),
 		cmocka_unit_test(test_units_rate_lookup_refuses_other_names),
+		cmocka_unit_test(test_units_write_is_exact_and_can_be_read_back),
 		cmocka_unit_test(test_units_format_keeps_three_or_four_digits),
 		cmocka_unit_test(test_units_format_never_prints_a_whole_step),
 		cmocka_unit_test(test_units_format_takes_any_double),

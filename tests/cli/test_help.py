@@ -37,6 +37,19 @@ def test_help_lists_the_options_of_its_workload_only(command, own, others):
     assert f"{others}" not in text
 
 
+@pytest.mark.parametrize("command, option, words", [
+    ("rr", "--noburst", "(bare number: ns)"), ("rr", "--spin", "(50us; bare number: us)"), ("stream", "--rx-coalesce", "(200us; bare number: us)"),
+    ("counters", "--interval", "(1s; bare number: s)"), ("agent", "--flush", "(5s; bare number: s)"), ("probe", "--window", "(1s; bare number: s)"),
+])
+def test_help_says_what_a_time_without_a_unit_means(command, option, words):
+    """It is not the same everywhere."""
+    done = weir(command, "--help")
+    if done.status:
+        pytest.skip(f"this build has no weir {command}")
+    text = " ".join(done.stdout.split())
+    assert words in text[text.index(f"{option} TIME"):][:300]
+
+
 @pytest.mark.parametrize("spelling", ("-h", "--help", "help"))
 def test_help_of_weir_lists_every_command(spelling):
     done = weir(spelling)

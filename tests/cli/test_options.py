@@ -251,6 +251,13 @@ def test_a_value_out_of_range_is_told_the_range_and_an_example():
     assert hint == "for example: -T 4 -F 4"
 
 
+def test_a_range_is_told_in_the_units_of_the_option():
+    assert refused("counters", ["watch", "--interval", "0"]) == (
+        "weir counters: --interval 0 is not a duration from 10ms to 3600s.", "for example: --interval 1s")
+    assert refused("stream", ["-B", "2G"])[0] == "weir stream: --buffer-size 2G is not a size from 1 to 1G."
+    assert refused("stream", ["--rx-coalesce", "2s"])[0] == "weir stream: --rx-coalesce 2s is not a duration from 0 to 1s."
+
+
 def test_a_choice_is_told_the_choices():
     assert refused("stream", ["--format", "xml"])[0].endswith("is none of: table, json, kv.")
 
