@@ -50,9 +50,16 @@ def sweep():
             "recommended": {"chunk_bytes": 524288, "channels": 4, "window": 16, "share_of_best": 1}}
 
 
+def pair(source, target, rail):
+    """With what probe mesh writes about it: more columns than a terminal is wide."""
+    return {"from_host": source, "from_rail": rail, "to_host": target, "to_rail": rail, "local": f"10.0.{rail}.{source[-1]}",
+            "peer": f"10.0.{rail}.{target[-1]}", "sent": 150, "lost": rail, "corrupt": 0, "min_ns": 21000, "mean_ns": 31000.0 + rail, "max_ns": 44000}
+
+
 def probe():
     return {"schema": "weir/probe/1", "hosts": 4, "rails": 8, "pairs": 96, "windows": 30, "sent": 14400, "lost": 31, "corrupt": 0,
             "rtt": {"count": 14369, "min_ns": 21000, "p50_ns": 33000, "p99_ns": 120000, "max_ns": 4000000, "mean_ns": 36000.5},
+            "pair": [pair(a, b, rail) for a in ("node1", "node2", "node3") for b in ("node1", "node2", "node3") if a != b for rail in (0, 5)],
             "verdicts": [{"subject": "nic", "fault": "loss", "host": "node3", "rail": 5, "pairs": 12, "bad": 12, "cannot_tell": False,
                           "begin_ns": 1763175600000000000}]}
 

@@ -35,9 +35,11 @@ enum compare_unit {
 /* What a larger figure means. */
 enum compare_sense { SENSE_NONE, SENSE_MORE_IS_BETTER, SENSE_LESS_IS_BETTER };
 
+#define COMPARE_WHOSE 96 /* the longest is a pair of NICs: "node1 rail 0 to node2 rail 0" */
+
 struct change {
 	char name[COUNTER_TEXT];   /* "throughput", "retransmitted", a counter's name */
-	char whose[24];		   /* "client", "server", "client to server"; or empty */
+	char whose[COMPARE_WHOSE]; /* "client", "server", "client to server"; or empty */
 	char object[COUNTER_TEXT]; /* of a counter: its NIC or device; or empty */
 	const char *unit_name;	   /* of counters: "packets/s"; or NULL */
 	uint8_t unit, sense;	   /* enum compare_unit, enum compare_sense */
@@ -48,7 +50,7 @@ struct change {
 };
 
 struct setting {
-	char whose[24]; /* "client", "server", "option" */
+	char whose[COMPARE_WHOSE]; /* "client", "server", "option" */
 	char name[64], before[HOST_VALUE_SIZE], after[HOST_VALUE_SIZE]; /* "-": absent */
 	bool telling; /* known to change how fast a network is */
 };
@@ -56,7 +58,7 @@ struct setting {
 struct compare_finding {
 	bool appeared;	  /* only in the second; else only in the first */
 	uint8_t severity; /* enum html_mark */
-	char name[48], whose[24], text[640], advice[320];
+	char name[48], whose[COMPARE_WHOSE], text[640], advice[320];
 };
 
 struct cause {

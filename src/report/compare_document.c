@@ -47,7 +47,7 @@ static const char *const passed_over[] = { "schema", "weir", "started", "elapsed
 struct side {
 	struct compare *c;
 	struct err *e;
-	char whose[24];
+	char whose[COMPARE_WHOSE];
 };
 
 static const struct measure *measure_of(const char *key)
@@ -181,7 +181,7 @@ static int walk_named(struct side *s, const char *name, const json_t *a, const j
 {
 	struct side inner = *s;
 
-	snprintf(inner.whose, sizeof(inner.whose), "%.23s", name);
+	snprintf(inner.whose, sizeof(inner.whose), "%.*s", COMPARE_WHOSE - 1, name);
 	return walk(&inner, a, b, depth);
 }
 

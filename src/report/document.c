@@ -135,6 +135,21 @@ char *document_label(char buf[DOCUMENT_TEXT], const char *key)
 	return buf;
 }
 
+/* Of a pair of NICs: many have the same address at one end. */
+static bool pair_name(char buf[DOCUMENT_TEXT], const json_t *object)
+{
+	const char *from = json_string_value(json_object_get(object, "from_host"));
+	const char *to = json_string_value(json_object_get(object, "to_host"));
+
+	if (!from || !to)
+		return false;
+	snprintf(buf, DOCUMENT_TEXT,
+		"%.80s rail %" JSON_INTEGER_FORMAT " to %.80s rail %" JSON_INTEGER_FORMAT, from,
+		json_integer_value(json_object_get(object, "from_rail")), to,
+		json_integer_value(json_object_get(object, "to_rail")));
+	return true;
+}
+
 char *document_name(char buf[DOCUMENT_TEXT], const json_t *object)
 {
 	static const char *const names[] = { "device", "host", "name", "peer" };
@@ -142,7 +157,7 @@ char *document_name(char buf[DOCUMENT_TEXT], const json_t *object)
 	const char *text = NULL;
 
 	buf[0] = '\0';
-	if (json_is_integer(gpu))
+	if (!pair_name(buf, object) && json_is_integer(gpu))
 		snprintf(buf, DOCUMENT_TEXT, "GPU %" JSON_INTEGER_FORMAT, json_integer_value(gpu));
 	for (size_t i = 0; !buf[0] && !text && i < sizeof(names) / sizeof(names[0]); i++)
 		text = json_string_value(json_object_get(object, names[i]));
@@ -336,9 +351,11 @@ static void add_row(struct document_table *t, const char *name, const json_t *ob
 
 int document_rank(const struct document_column *column)
 {
-	static const char *const telling[] = { "device", "host", "gpu", "peer", "verdict",
+	static const char *const telling[] = { "device", "host", "rail", "from_host", "from_rail",
+		"to_host", "to_rail", "subject", "fault", "gpu", "peer", "verdict",
 		"throughput_bps", "sent_bps", "bytes_per_s", "retransmits", "rtt_us", "limited_by",
-		"median_ns", "p99_ns", "max_ns", "checked", "wrong", "memory", "error" };
+		"sent", "lost", "latency_ns", "median_ns", "mean_ns", "p99_ns", "max_ns", "slow",
+		"failed", "checked", "wrong", "memory", "error" };
 	int count = (int)(sizeof(telling) / sizeof(telling[0]));
 
 	for (int i = 0; i < count && !column->outer; i++)

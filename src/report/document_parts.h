@@ -25,7 +25,7 @@ struct document_kind {
 char *document_value(char buf[DOCUMENT_TEXT], const char *key, const json_t *value);
 /* "throughput_bps": "throughput". Returns buf. */
 char *document_label(char buf[DOCUMENT_TEXT], const char *key);
-/* What to call an object: its device, host, peer, GPU or subject; or "". Returns buf. */
+/* What to call an object: its device, host, peer or GPU, both ends of a pair; or "". Returns buf. */
 char *document_name(char buf[DOCUMENT_TEXT], const json_t *object);
 /* The figure that counts, with its unit; "" where there is none. Returns buf. */
 char *document_figure(char buf[DOCUMENT_TEXT], const struct document *d);

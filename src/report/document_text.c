@@ -20,10 +20,25 @@ static void print_trouble(const struct document_trouble *t, void *argument)
 	out_text(o, "%s%s%s\n", t->where, t->where[0] ? ": " : "", t->text);
 }
 
-/* Of a table that is wider than a terminal, the columns that count come first. */
+static bool has_column(const struct document_table *t, const char *key)
+{
+	for (int i = 0; i < t->columns; i++)
+		if (!t->column[i].outer && !strcmp(t->column[i].key, key))
+			return true;
+	return false;
+}
+
+/* Of a table that is wider than a terminal, the columns that count come first; an address is none where names
+ * stand beside it. */
 static bool is_shown(const struct document_table *t, int column)
 {
-	return t->columns <= TEXT_COLUMNS || document_rank(&t->column[column]) < DOCUMENT_TELLING;
+	const struct document_column *c = &t->column[column];
+
+	if (t->columns <= TEXT_COLUMNS)
+		return true;
+	if (!strcmp(c->key, "peer") && has_column(t, "to_host"))
+		return false;
+	return document_rank(c) < DOCUMENT_TELLING;
 }
 
 static int width_of(const struct document_table *t, int column)

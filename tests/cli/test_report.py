@@ -146,6 +146,31 @@ def test_records_of_rails_gpus_and_probes_are_shown(folder, tmp_path, name, word
     assert weir("diff", path, folder / "stream.json").status == 2
 
 
+def test_a_pair_of_probes_is_named_by_both_ends(folder, tmp_path):
+    """Several pairs have the same end: its address alone names nobody."""
+    path = documents.write(folder)["probe"]
+    lines = weir("report", path).stdout.splitlines()
+    at = lines.index("pair")
+    assert re.split(r"\s{2,}", lines[at + 1].strip()) == [
+        "from host", "from rail", "to host", "to rail", "sent", "lost", "mean", "max"]
+    assert lines[at + 2].split() == ["node1", "0", "node2", "0", "150", "0", "31.00", "us", "44.00", "us"]
+    rows = list(csv.DictReader(io.StringIO(weir("report", path, "--csv").stdout)))
+    assert len({row["object"] for row in rows if row["section"] == "pair"}) == 12
+    assert "node3 rail 5 to node2 rail 5" in {row["object"] for row in rows}
+    record = json.loads(path.read_text())
+    record["pair"][-1]["mean_ns"] *= 3  # node3 to node2: the last of those that end there
+    (tmp_path / "slow.json").write_text(json.dumps(record))
+    assert "node3 rail 5 to node2 rail 5 mean" in weir("diff", path, tmp_path / "slow.json").stdout
+
+
+def test_a_verdict_with_all_its_words_is_named(folder, tmp_path):
+    record = json.loads(documents.write(folder)["probe"].read_text())
+    record["verdicts"][0].update(side="both", end_ns=record["verdicts"][0]["begin_ns"] + 1, to_host="node1", to_rail=5)
+    (tmp_path / "long.json").write_text(json.dumps(record))
+    lines = weir("report", tmp_path / "long.json").stdout.splitlines()
+    assert lines[lines.index("verdicts") + 2].split() == ["node3", "5", "node1", "5", "nic", "loss"]
+
+
 def changed(document, path, value):
     """A copy in which what lies at "rails.0.throughput_bps" is another."""
     document = json.loads(json.dumps(document))
