@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "probe/pings.h"
@@ -385,6 +386,11 @@ int cmd_probe(int argc, char **argv)
 	}
 	if (!!o.tls.cert != !!o.tls.key || !!o.tls.cert != !!o.tls.ca) {
 		log_error("--cert, --key and --ca belong together");
+		return STATUS_USAGE;
+	}
+	/* mesh writes its rows as they come, so it begins with opening that file. */
+	if (file_try(o.out, "out", &e) || (1 << act == ACT_PAIRS && file_try(o.csv, "csv", &e))) {
+		log_error_err(&e);
 		return STATUS_USAGE;
 	}
 	if (1 << act == ACT_LOAD)

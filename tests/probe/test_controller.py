@@ -127,6 +127,9 @@ def test_every_address_of_a_name_is_tried(tmp_path, act):
     (["pairs", "--kind", "stream", "--length", "90"], "--length"),
     (["load-test", "--iteration_length_in_seconds=0"], "--iteration-length-in-seconds"),
     (["load-test", "--budget", "5"], "weir probe load-test --help"),
+    (["mesh", "--out", "/nonexistent/x"], "--out"),
+    (["load-test", "--out", "/nonexistent/x"], "--out"),
+    (["pairs", "--csv", "/nonexistent/x"], "--csv"),
     (["foo"], 'there is no probe "foo"'),
 ])
 def test_what_cannot_be_is_refused_at_once(words, why):
