@@ -12,7 +12,9 @@
 #include "base/clock.h"
 #include "rpc/session.h"
 
-#define IO_BYTES     16384
+#define IO_BYTES 16384
+/* What nghttp2 hands out at once at most: a header, the length of padding, 16 KiB. */
+#define FRAME_BYTES  (9 + 1 + 16384)
 #define READS_A_TURN 8
 #define LINGER_NS    NS_PER_S
 
@@ -151,7 +153,7 @@ static void conn_write_left(struct rpc_conn *conn)
  * the socket is full. */
 static void conn_flush_frames(struct rpc_conn *conn)
 {
-	uint8_t round[IO_BYTES * 2];
+	uint8_t round[IO_BYTES + FRAME_BYTES];
 	const uint8_t *data;
 	size_t have;
 	ssize_t n = 0;
@@ -162,7 +164,7 @@ static void conn_flush_frames(struct rpc_conn *conn)
 			if (n <= 0)
 				break;
 			if ((size_t)n > sizeof(round) - have) {
-				/* Not with frames of 16 KiB and less, which is all that we send. */
+				/* Never: nghttp2 makes no larger ones, whatever a peer allows. */
 				rpc_conn_kill(conn, EMSGSIZE, "a frame is too large");
 				return;
 			}

@@ -256,6 +256,45 @@ static void test_a_lost_connection_is_made_again_by_the_next_call(void **state)
 	assert_int_equal(f.port, 6);
 }
 
+static void one_answered(void *context, const struct rpc_reply *reply)
+{
+	(void)context;
+	if (reply->code)
+		f.code = reply->code;
+	if (++f.done == 2)
+		loop_stop(&f.loop);
+}
+
+static void call_with_text(size_t length)
+{
+	Dxs__Prober__SetUpRequest message = DXS__PROBER__SET_UP_REQUEST__INIT;
+	struct rpc_request request = { .service = service.descriptor,
+		.method = "SetUpPongConnection",
+		.message = &message.base,
+		.deadline_ns = clock_ns() + 10 * NS_PER_S,
+		.done = one_answered };
+
+	message.client_gpu_ip = calloc(1, length + 1);
+	assert_non_null(message.client_gpu_ip);
+	memset(message.client_gpu_ip, 'a', length);
+	assert_int_equal(rpc_client_call(f.client, &request, NULL, NULL), 0);
+	free(message.client_gpu_ip);
+}
+
+/* The first call's frames nearly fill a round, to each byte of it, when a whole frame of the second comes. */
+static void test_calls_of_any_length_share_a_round_of_output(void **state)
+{
+	(void)state;
+	for (size_t length = 16200; length < 16400; length++) {
+		f.done = 0;
+		call_with_text(length);
+		call_with_text(40000);
+		assert_int_equal(loop_run(&f.loop, NULL), 0);
+		assert_int_equal(f.code, RPC_OK);
+		assert_int_equal(f.done, 2);
+	}
+}
+
 static void test_plaintext_beyond_loopback_is_refused_unless_asked_for(void **state)
 {
 	struct rpc_server_options options = { .insecure = true };
@@ -295,6 +334,7 @@ int main(void)
 		TEST(test_a_call_that_waits_may_be_dropped_with_its_client),
 		TEST(test_an_unknown_method_is_refused_at_once),
 		TEST(test_a_lost_connection_is_made_again_by_the_next_call),
+		TEST(test_calls_of_any_length_share_a_round_of_output),
 		TEST(test_plaintext_beyond_loopback_is_refused_unless_asked_for),
 		TEST(test_a_table_with_a_method_that_is_not_there_is_refused),
 	};
