@@ -313,6 +313,8 @@ static int loop_wait(struct loop *l)
 int loop_run(struct loop *l, struct err *e)
 {
 	l->stopping = false;
+	/* The run before may have stopped with the alarm's event in hand, and its edge does not come again. */
+	l->armed_ns = 0;
 	while (!l->stopping) {
 		int count = loop_wait(l);
 

@@ -58,6 +58,12 @@ static void stop_at(struct loop *l, struct loop_timer *timer)
 	loop_stop(l);
 }
 
+static void do_nothing(struct loop *l, struct loop_timer *timer)
+{
+	(void)l;
+	(void)timer;
+}
+
 /* Descriptors */
 
 struct pair {
@@ -296,6 +302,62 @@ static void test_loop_stop_leaves_the_rest_of_the_batch_for_the_next_run(void **
 	pair_close(&b);
 }
 
+/* Both the source that stops the loop and the alarm of a timer are in the batch that follows. */
+static void pair_make_a_full_batch(struct loop *l, struct loop_fd *io, uint32_t events)
+{
+	struct pair *p = container_of(io, struct pair, io);
+	uint64_t due_ns = loop_next_due_ns(l);
+	char byte;
+
+	(void)events;
+	assert_int_equal(read(io->fd, &byte, 1), 1);
+	pair_write(p->other);
+	while (clock_ns() < due_ns + 2 * NS_PER_MS)
+		;
+}
+
+static void *write_later(void *argument)
+{
+	usleep(2000);
+	pair_write(argument);
+	return NULL;
+}
+
+static volatile sig_atomic_t alarms;
+
+static void count_alarm(int number)
+{
+	(void)number;
+	alarms++;
+}
+
+static void test_loop_stop_with_the_alarm_in_the_batch_leaves_the_next_run_its_timers(void **state)
+{
+	struct loop_timer soon = { 0 }, stop = { 0 };
+	struct pair a = { 0 }, b = { 0 };
+	pthread_t thread;
+
+	(void)state;
+	a.other = &b;
+	pair_open(&a, EPOLLIN, pair_make_a_full_batch);
+	pair_open(&b, EPOLLIN, pair_read_and_stop);
+	loop_timer_set(&loop, &soon, clock_ns() + 30 * NS_PER_MS, do_nothing);
+	assert_int_equal(pthread_create(&thread, NULL, write_later, &a), 0);
+	run_loop();
+	pthread_join(thread, NULL);
+	assert_int_equal(b.calls, 1);
+	/* Ends the sleep of a loop that would sleep for ever. */
+	alarms = 0;
+	signal(SIGALRM, count_alarm);
+	alarm(10);
+	loop_timer_set(&loop, &stop, clock_ns() + NS_PER_MS, stop_at);
+	run_loop();
+	alarm(0);
+	assert_int_equal(alarms, 0);
+	pair_close(&a);
+	pair_close(&b);
+}
+
 static void pair_read_all(struct loop *l, struct loop_fd *io, uint32_t events)
 {
 	struct pair *p = container_of(io, struct pair, io);
@@ -458,12 +520,6 @@ static void test_loop_sleeps_while_nothing_happens(void **state)
 	assert_true(clock_timespec_ns(after) - clock_timespec_ns(before) < 50 * NS_PER_MS);
 }
 
-static void do_nothing(struct loop *l, struct loop_timer *timer)
-{
-	(void)l;
-	(void)timer;
-}
-
 static void test_loop_busy_serves_timers_sources_and_wakes(void **state)
 {
 	struct loop_timer stop = { 0 }, between[8] = { 0 };
@@ -598,6 +654,8 @@ int main(void)
 		LOOP_TEST(test_loop_remove_holds_where_another_has_the_descriptor_too),
 		LOOP_TEST(test_loop_a_handler_may_add_its_source_again),
 		LOOP_TEST(test_loop_stop_leaves_the_rest_of_the_batch_for_the_next_run),
+		LOOP_TEST(
+			test_loop_stop_with_the_alarm_in_the_batch_leaves_the_next_run_its_timers),
 		LOOP_TEST(test_loop_serves_many_sources_in_small_batches),
 		LOOP_TEST(test_loop_a_timer_that_is_always_due_does_not_starve_the_sources),
 		LOOP_TEST(test_loop_wake_from_another_thread_ends_the_sleep),
