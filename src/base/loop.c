@@ -103,12 +103,14 @@ static bool loop_is_late(const struct loop *l, uint64_t now_ns)
 	return l->late_ns && l->timers && l->timers->due_ns + l->late_ns <= now_ns;
 }
 
+/* As many as events at most, for a timer that sets itself to a moment in the past is due without end. */
 static bool loop_fire_due(struct loop *l)
 {
 	uint64_t now_ns = clock_ns();
 	unsigned int fired = 0;
 
-	while (l->timers && l->timers->due_ns <= now_ns && !l->stopping) {
+	while (l->timers && l->timers->due_ns <= now_ns && !l->stopping &&
+		fired < LOOP_EVENTS_MAX) {
 		struct loop_timer *timer = l->timers;
 
 		heap_remove(l, timer);

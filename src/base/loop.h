@@ -18,7 +18,8 @@
  * wait has no timeout of its own: one timerfd is armed when the earliest timer changes, so that a
  * loop whose timers are far away pays one reading of the clock per turn for them (a timeout on
  * epoll_wait would start and cancel a kernel timer on every sleep). Handlers may add, change and
- * remove any source or timer, their own included. Single-threaded, except loop_wake().
+ * remove any source or timer, their own included. Sources are looked at again after LOOP_EVENTS_MAX
+ * timers at the latest, whatever those are set to. Single-threaded, except loop_wake().
  */
 #ifndef WEIR_BASE_LOOP_H
 #define WEIR_BASE_LOOP_H
@@ -54,7 +55,7 @@ struct loop_timer {
 		*prev; /* pairing heap; prev is the parent of a first child */
 };
 
-#define LOOP_EVENTS_MAX 1024
+#define LOOP_EVENTS_MAX 1024 /* of a turn; and timers */
 
 struct loop {
 	int epoll;

@@ -336,6 +336,47 @@ static void test_loop_looks_at_sources_between_timers_when_told(void **state)
 	assert_int_equal(late_ones(1, UINT64_MAX / 2), 0);
 }
 
+static void set_to_the_past(struct loop *l, struct loop_timer *timer)
+{
+	if (!written)
+		written += (int)write(pipe_ends[1], "x", 1);
+	if (++fired_count == 1000000) /* nothing else would end it */
+		loop_stop(l);
+	loop_timer_set(l, timer, 1, set_to_the_past);
+}
+
+static void take_and_stop(struct loop *l, struct loop_fd *source, uint32_t events)
+{
+	take_one(l, source, events);
+	loop_stop(l);
+}
+
+static int taken_beside_the_past(uint64_t late_ns)
+{
+	struct loop_timer past = { 0 };
+	struct loop_fd source;
+
+	written = taken = fired_count = 0;
+	loop.late_ns = late_ns;
+	assert_int_equal(pipe(pipe_ends), 0);
+	assert_int_equal(loop_add(&loop, &source, pipe_ends[0], EPOLLIN, take_and_stop, NULL), 0);
+	loop_timer_set(&loop, &past, 1, set_to_the_past);
+	run_loop();
+	loop_timer_cancel(&loop, &past);
+	loop_remove(&loop, &source);
+	close(pipe_ends[0]);
+	close(pipe_ends[1]);
+	return taken;
+}
+
+static void test_loop_timer_that_sets_itself_to_the_past_does_not_starve_the_sources(void **state)
+{
+	(void)state;
+	assert_int_equal(taken_beside_the_past(0), 1);
+	loop.fire_max = 1;
+	assert_int_equal(taken_beside_the_past(NS_PER_US), 1);
+}
+
 static struct loop_timer overdue;
 static int fired_after; /* so many sources */
 
@@ -454,6 +495,7 @@ int main(void)
 		LOOP_TEST(test_loop_timer_far_away_never_fires),
 		LOOP_TEST(test_loop_timer_moved_later_fires_at_its_new_time),
 		LOOP_TEST(test_loop_looks_at_sources_between_timers_when_told),
+		LOOP_TEST(test_loop_timer_that_sets_itself_to_the_past_does_not_starve_the_sources),
 		LOOP_TEST(test_loop_timer_that_is_late_comes_before_the_next_source),
 		LOOP_TEST(test_settling_is_learned_from_what_most_sleeps_take),
 		LOOP_TEST(test_a_loop_that_wakes_up_early_fires_no_timer_before_it_is_due),
