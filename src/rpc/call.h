@@ -16,7 +16,8 @@ struct rpc_server {
 	struct rpc_tls *tls;
 	bool insecure;
 	struct rpc_limits limits;
-	struct rpc_budget budget;
+	struct rpc_budget budget;   /* of all messages */
+	struct rpc_budget requests; /* of those that come in, a part of it */
 	const struct rpc_service **service;
 	size_t services;
 	struct rpc_listener *listeners;

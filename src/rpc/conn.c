@@ -446,6 +446,9 @@ int rpc_conn_new(struct rpc_conn **out, const struct rpc_conn_setup *setup, stru
 	conn->owner = setup->owner;
 	conn->is_server = !setup->to;
 	conn->io.fd = setup->fd;
+	conn->in = setup->in;
+	if (!conn->in.limit)
+		conn->in.limit = SIZE_MAX;
 	conn->state = conn->is_server ? RPC_CONN_HANDSHAKE : RPC_CONN_CONNECTING;
 	conn->patience_ns = setup->patience_ns;
 	conn->keepalive_ns = setup->keepalive_ns;

@@ -91,6 +91,7 @@ struct rpc_conn_setup {
 	const char *name;	    /* client: see rpc_tls_conn_new() */
 	const struct sock_addr *to; /* client: what is connected to */
 	uint32_t streams;	    /* server: calls at once */
+	struct rpc_budget in;	    /* of all messages on their way in; copied. All 0: no limit */
 	uint64_t patience_ns, keepalive_ns;
 	uint64_t open_deadline_ns; /* connected and shaken hands by then */
 };
@@ -110,6 +111,7 @@ struct rpc_conn {
 	bool secured; /* TLS is through, or not wanted */
 	struct sock_addr local, peer;
 	struct rpc_stream *streams;
+	struct rpc_budget in;
 	uint8_t *left; /* bytes that the socket did not take */
 	size_t left_at, left_bytes;
 	uint64_t patience_ns, keepalive_ns, open_deadline_ns;
@@ -138,9 +140,9 @@ void rpc_conn_free(struct rpc_conn *conn);
 /* No new streams; close after the last. */
 void rpc_conn_leave(struct rpc_conn *conn);
 
-/* Bind a stream to its id and connection, and back. */
+/* Bind a stream to its id and connection, and back. What it sends is drawn from out. */
 void rpc_stream_bind(struct rpc_stream *stream, struct rpc_conn *conn, int32_t id,
-	struct rpc_budget *budget, size_t message_limit);
+	struct rpc_budget *out, size_t message_limit);
 /* Forget it: nothing about it is called any more; memory of its messages is given back. */
 void rpc_stream_unbind(struct rpc_stream *stream);
 /* Reset it on the wire, and drop what it holds; closed() follows from the loop. */

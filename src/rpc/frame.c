@@ -9,10 +9,18 @@
 
 static bool budget_draw(struct rpc_budget *budget, size_t bytes)
 {
-	if (bytes > budget->limit || budget->used > budget->limit - bytes)
-		return false;
-	budget->used += bytes;
+	for (struct rpc_budget *b = budget; b; b = b->of)
+		if (bytes > b->limit || b->used > b->limit - bytes)
+			return false;
+	for (struct rpc_budget *b = budget; b; b = b->of)
+		b->used += bytes;
 	return true;
+}
+
+static void budget_give(struct rpc_budget *budget, size_t bytes)
+{
+	for (struct rpc_budget *b = budget; b; b = b->of)
+		b->used -= bytes;
 }
 
 static int reader_begin(struct rpc_frame_reader *in)
@@ -41,7 +49,7 @@ static int reader_make_room(struct rpc_frame_reader *in, size_t more)
 		return -ENOBUFS;
 	body = realloc(in->body, room);
 	if (!body) {
-		in->budget->used -= room - in->room;
+		budget_give(in->budget, room - in->room);
 		return -ENOMEM;
 	}
 	in->body = body;
@@ -85,7 +93,7 @@ void rpc_frame_reset(struct rpc_frame_reader *in)
 {
 	free(in->body);
 	if (in->room)
-		in->budget->used -= in->room;
+		budget_give(in->budget, in->room);
 	in->body = NULL;
 	in->have = in->room = in->length = in->prefix_have = 0;
 }
@@ -107,7 +115,7 @@ int rpc_frame_push(struct rpc_frame_queue *out, const ProtobufCMessage *message)
 		return -ENOBUFS;
 	chunk = malloc(sizeof(*chunk) + bytes);
 	if (!chunk) {
-		out->budget->used -= bytes;
+		budget_give(out->budget, bytes);
 		return -ENOMEM;
 	}
 	*chunk = (struct rpc_frame_chunk){ .bytes = bytes };
@@ -128,7 +136,7 @@ static void queue_pop(struct rpc_frame_queue *out)
 	struct rpc_frame_chunk *chunk = out->first;
 
 	out->first = chunk->next;
-	out->budget->used -= chunk->bytes;
+	budget_give(out->budget, chunk->bytes);
 	free(chunk);
 }
 

@@ -11,7 +11,7 @@
  *	}
  *
  * Memory grows with the bytes that came, never with the length that was announced, and every byte of
- * it is drawn from a budget that all connections share.
+ * it is drawn from a budget.
  */
 #ifndef WEIR_RPC_FRAME_H
 #define WEIR_RPC_FRAME_H
@@ -23,8 +23,10 @@
 
 #define RPC_FRAME_PREFIX 5
 
+/* A part of another draws from that as well: so a connection has a limit of its own below that of all. */
 struct rpc_budget {
 	size_t limit, used; /* bytes */
+	struct rpc_budget *of;
 };
 
 /* All zero but budget and limit: empty. */

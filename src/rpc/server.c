@@ -13,6 +13,7 @@
 #define ACCEPTS_A_TURN	32
 #define ACCEPT_PAUSE_NS (100 * NS_PER_MS)
 #define LAST_WORDS_NS	NS_PER_S
+#define SHARES		4 /* of the memory for messages: requests leave one to replies */
 
 struct rpc_listener {
 	struct rpc_listener *next;
@@ -50,6 +51,8 @@ int rpc_server_new(struct rpc_server **out, struct loop *loop,
 	}
 	limits_complete(&server->limits);
 	server->budget.limit = server->limits.buffered_bytes;
+	server->requests.limit = server->budget.limit - server->budget.limit / SHARES;
+	server->requests.of = &server->budget;
 	return 0;
 }
 
@@ -153,6 +156,14 @@ static bool server_evict(struct rpc_server *server)
 	return true;
 }
 
+/* What one connection may have sent of requests that are not whole: at least one of the largest. */
+static size_t server_share_bytes(const struct rpc_server *server)
+{
+	size_t share = server->limits.buffered_bytes / SHARES;
+
+	return share > server->limits.message_bytes ? share : server->limits.message_bytes;
+}
+
 static void server_take(struct rpc_server *server, int fd)
 {
 	struct rpc_conn_setup setup = {
@@ -162,6 +173,7 @@ static void server_take(struct rpc_server *server, int fd)
 		.fd = fd,
 		.tls = server->tls,
 		.streams = server->limits.streams,
+		.in = { .limit = server_share_bytes(server), .of = &server->requests },
 		.patience_ns = server->limits.patience_ns,
 		.keepalive_ns = server->limits.keepalive_ns,
 		.open_deadline_ns = clock_ns() + server->limits.patience_ns,

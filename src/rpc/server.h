@@ -74,11 +74,13 @@ struct rpc_service {
 
 /* What peers may make the server hold. 0: the default in brackets. */
 struct rpc_limits {
-	size_t message_bytes;  /* one message of a client [4 MiB] */
-	size_t buffered_bytes; /* all messages under way, in and out, of all connections [64 MiB] */
-	uint32_t connections;  /* [1024] beyond it the one that is idle longest makes room */
-	uint32_t streams;      /* calls at once on one connection [100] */
-	uint32_t calls;	       /* calls at once in all [4096] beyond it: RESOURCE_EXHAUSTED */
+	size_t message_bytes; /* one message of a client [4 MiB] */
+	/* All messages under way, in and out, of all connections [64 MiB]. Requests take three quarters of
+	 * it at most, those of one connection a quarter. */
+	size_t buffered_bytes;
+	uint32_t connections; /* [1024] beyond it the one that is idle longest makes room */
+	uint32_t streams;     /* calls at once on one connection [100] */
+	uint32_t calls;	      /* calls at once in all [4096] beyond it: RESOURCE_EXHAUSTED */
 	uint64_t
 		patience_ns; /* for a handshake, a request to be complete, an answer to be read [20 s] */
 	uint64_t

@@ -43,11 +43,12 @@ nghttp2_nv rpc_nv(const char *name, const char *value)
 }
 
 void rpc_stream_bind(struct rpc_stream *stream, struct rpc_conn *conn, int32_t id,
-	struct rpc_budget *budget, size_t message_limit)
+	struct rpc_budget *out, size_t message_limit)
 {
 	stream->conn = conn;
 	stream->id = id;
-	stream->in.budget = stream->out.budget = budget;
+	stream->in.budget = &conn->in;
+	stream->out.budget = out;
 	stream->in.limit = message_limit;
 	stream->next = conn->streams;
 	stream->link = &conn->streams;

@@ -86,6 +86,31 @@ static void test_memory_follows_the_bytes_not_the_length(void **state)
 	fail();
 }
 
+static void test_a_part_of_a_budget_ends_before_the_whole_and_with_it(void **state)
+{
+	struct rpc_budget part[2] = { { .limit = 600, .of = &budget },
+		{ .limit = 600, .of = &budget } };
+	struct rpc_frame_reader in[3] = { reader(500, 1000) };
+	static const uint8_t begun[] = "\0\0\0\1\364x"; /* of 500 bytes */
+	size_t used;
+
+	(void)state;
+	in[2] = in[1] = in[0];
+	in[0].budget = in[1].budget = &part[0];
+	in[2].budget = &part[1];
+	assert_int_equal(rpc_frame_feed(&in[0], begun, 6, &used), 0);
+	assert_int_equal(rpc_frame_feed(&in[1], begun, 6, &used), -ENOBUFS);
+	assert_int_equal(rpc_frame_feed(&in[2], begun, 6, &used), 0);
+	assert_int_equal(budget.used, 1000);
+	rpc_frame_reset(&in[0]);
+	rpc_frame_reset(&in[1]);
+	budget.limit = 900;
+	assert_int_equal(rpc_frame_feed(&in[0], begun, 6, &used), -ENOBUFS);
+	rpc_frame_reset(&in[0]);
+	rpc_frame_reset(&in[2]);
+	assert_int_equal(part[0].used + part[1].used + budget.used, 0);
+}
+
 static void test_a_queue_gives_back_what_was_pushed(void **state)
 {
 	Dxs__Prober__SetUpReply reply = DXS__PROBER__SET_UP_REPLY__INIT;
@@ -140,6 +165,7 @@ int main(void)
 		cmocka_unit_test(test_messages_are_read_however_they_are_cut),
 		cmocka_unit_test(test_a_prefix_that_cannot_be_is_refused),
 		cmocka_unit_test(test_memory_follows_the_bytes_not_the_length),
+		cmocka_unit_test(test_a_part_of_a_budget_ends_before_the_whole_and_with_it),
 		cmocka_unit_test(test_a_queue_gives_back_what_was_pushed),
 		cmocka_unit_test(test_unpacking_is_bounded),
 	};

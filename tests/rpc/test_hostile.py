@@ -244,6 +244,38 @@ def test_slow_requests_hold_no_memory_for_long():
         still_serves(peer)
 
 
+def begin(wire, calls):
+    """Requests of 16 KiB each, all but their last bytes."""
+    for i in range(calls):
+        wire.ask(2 * i + 1, prefixed(b"x" * 16000, length=16384), end=False)
+
+
+def test_one_connection_does_not_take_the_memory_of_the_others():
+    with Peer(buffered_bytes=64 << 14, message_bytes=1 << 16) as peer:
+        with Wire.to(peer.port) as hog, Wire.to(peer.port) as other:
+            begin(hog, 65)  # of the 64 that all may have
+            assert status(hog.reply(129)) == RESOURCE_EXHAUSTED
+            assert peer.stats()["buffered"] == 16 << 14
+            other.ask(1, prefixed(start_request(peers=["10.0.0.2"] * 100).SerializeToString()))
+            assert status(other.reply()) == 0
+            other.ask(3, watch_request(5, 10000), fields=headers(path=WATCH))
+            assert status(other.reply(3)) == 0
+        peer.settle()
+
+
+def test_requests_leave_memory_for_replies():
+    with Peer(buffered_bytes=64 << 14, message_bytes=1 << 16) as peer:
+        wires = [Wire.to(peer.port) for _ in range(5)]
+        for wire in wires:
+            begin(wire, 16)
+        assert status(wires[4].reply(31)) == RESOURCE_EXHAUSTED
+        assert peer.stats()["buffered"] == 48 << 14
+        still_serves(peer)
+        for wire in wires:
+            wire.sock.close()
+        peer.settle()
+
+
 def test_a_length_is_not_believed_before_the_bytes_come():
     with Peer(message_bytes=4 << 20) as peer:
         before = peer.resident_bytes()
