@@ -237,7 +237,8 @@ static void pending_over(struct rpc_stream *stream)
 		pending_end(pending, RPC_UNKNOWN, "the reply ends without a status", false);
 		return;
 	}
-	if (pending->code == RPC_OK && !pending->received && !pending->request.received &&
+	/* The message of a unary call stays in the reader. */
+	if (pending->code == RPC_OK && (!pending->received || pending->request.received) &&
 		!rpc_frame_at_boundary(&stream->in)) {
 		pending_end(pending, RPC_INTERNAL, "the reply ends within a message", false);
 		return;

@@ -106,6 +106,14 @@ def test_an_answer_that_is_none(serve, code, words):
     assert words in done.said[1][1], done
 
 
+@pytest.mark.parametrize("parts", [(b"\0\0\0",), (prefixed(b"abc", length=9),), (EMPTY + b"\0",), (EMPTY, prefixed(b"", length=1))],
+                         ids=range(4))
+def test_a_stream_that_ends_within_a_message_is_no_success(parts):
+    with server(answer(OK, *parts, DONE)) as port:
+        done = call(port, method="Watch", watcher="1 1", deadline_ms=5000)
+    assert done.said[-2:] == [("code", "INTERNAL"), ("words", "the reply ends within a message")], done
+
+
 def test_an_informational_answer_is_waited_over():
     with server(answer([(":status", "100")], OK, EMPTY, DONE)) as port:
         assert call(port).said[0] == ("code", "OK")
