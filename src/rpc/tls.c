@@ -8,14 +8,29 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "rpc/tls_conn.h"
+
+#define LOOK_NS NS_PER_S
+
+/* What tells a file from the one that was there before; all 0: there is none. */
+struct stamp {
+	dev_t device;
+	ino_t inode;
+	off_t bytes;
+	uint64_t changed_ns; /* ctime: a copy may bring its mtime along */
+};
 
 struct rpc_tls {
 	SSL_CTX *context;
 	BIO_METHOD *socket;
 	char *cert, *key, *ca;
+	struct stamp cert_stamp, key_stamp, ca_stamp;
+	uint64_t looked_ns;
 };
 
 struct rpc_tls_conn {
@@ -155,10 +170,56 @@ static int context_new(SSL_CTX **out, const struct rpc_tls *tls, struct err *e)
 	return 0;
 }
 
+static bool stamp_differs(const char *file, struct stamp *stamp)
+{
+	struct stamp now = { 0 };
+	struct stat st;
+	bool differs;
+
+	if (!stat(file, &st)) {
+		now.device = st.st_dev;
+		now.inode = st.st_ino;
+		now.bytes = st.st_size;
+		now.changed_ns = clock_timespec_ns(st.st_ctim);
+	}
+	differs = now.device != stamp->device || now.inode != stamp->inode ||
+		  now.bytes != stamp->bytes || now.changed_ns != stamp->changed_ns;
+	*stamp = now;
+	return differs;
+}
+
+/* Before they are read, so that what changes meanwhile is seen the next time. */
+static bool files_differ(struct rpc_tls *tls)
+{
+	bool cert = stamp_differs(tls->cert, &tls->cert_stamp);
+	bool key = stamp_differs(tls->key, &tls->key_stamp);
+	bool ca = stamp_differs(tls->ca, &tls->ca_stamp);
+
+	tls->looked_ns = clock_ns();
+	return cert || key || ca;
+}
+
+/* Take certificates that were renewed. Of a pair that is replaced one after the other the first does
+ * not fit, which is said; the second is one more change. */
+static void renew(struct rpc_tls *tls)
+{
+	SSL_CTX *context = NULL;
+	struct err e = { 0 };
+
+	if (clock_ns() - tls->looked_ns < LOOK_NS || !files_differ(tls))
+		return;
+	if (context_new(&context, tls, &e)) {
+		log_warn("the certificates read before stay in use: %s", e.what);
+		return;
+	}
+	SSL_CTX_free(tls->context); /* connections hold a reference of their own */
+	tls->context = context;
+}
+
 int rpc_tls_new(struct rpc_tls **out, const struct rpc_tls_files *files, struct err *e)
 {
 	struct rpc_tls *tls;
-	int ret;
+	int ret = 0;
 
 	*out = NULL;
 	if (!files->cert || !files->key || !files->ca) {
@@ -174,25 +235,15 @@ int rpc_tls_new(struct rpc_tls **out, const struct rpc_tls_files *files, struct 
 	tls->socket = socket_method();
 	if (!tls->cert || !tls->key || !tls->ca || !tls->socket)
 		ret = err_set(e, ENOMEM, "cannot set up TLS: out of memory");
-	else
+	if (!ret) {
+		files_differ(tls);
 		ret = context_new(&tls->context, tls, e);
+	}
 	if (ret) {
 		rpc_tls_free(tls);
 		return ret;
 	}
 	*out = tls;
-	return 0;
-}
-
-int rpc_tls_reload(struct rpc_tls *tls, struct err *e)
-{
-	SSL_CTX *context = NULL;
-	int ret = context_new(&context, tls, e);
-
-	if (ret)
-		return ret;
-	SSL_CTX_free(tls->context); /* connections hold a reference of their own */
-	tls->context = context;
 	return 0;
 }
 
@@ -235,6 +286,7 @@ int rpc_tls_conn_new(struct rpc_tls_conn **out, struct rpc_tls *tls, int fd, con
 	if (!conn)
 		return err_set(e, ENOMEM, "cannot set up TLS: %m");
 	conn->fd = fd;
+	renew(tls);
 	conn->ssl = SSL_new(tls->context);
 	bio = conn->ssl ? BIO_new(tls->socket) : NULL;
 	if (!bio)

@@ -11,8 +11,10 @@
  * Both ends show a certificate, and each checks the other's against ca: its chain, its dates and,
  * at the client, that it was made for the address or name that was dialled. TLS 1.2 or later, ALPN
  * h2, no renegotiation, no compression. One rpc_tls serves any number of servers and clients of one
- * thread and must outlive them. Files are read once, here; rpc_tls_reload() reads them again.
- * Without OpenSSL rpc_tls_new() fails with -ENOTSUP and says so.
+ * thread and must outlive them. Files that were replaced are read again when a connection is made,
+ * a second after the last look at the earliest; connections that exist keep what they have. Where the
+ * new ones cannot be used the old ones stay, and a warning says why, once for each change. Without
+ * OpenSSL rpc_tls_new() fails with -ENOTSUP and says so.
  */
 #ifndef WEIR_RPC_TLS_H
 #define WEIR_RPC_TLS_H
@@ -30,8 +32,6 @@ struct rpc_tls_files {
 
 /* The strings are copied. */
 int rpc_tls_new(struct rpc_tls **out, const struct rpc_tls_files *files, struct err *e);
-/* Read the files again, for connections made from now on. On failure the old ones stay in use. */
-int rpc_tls_reload(struct rpc_tls *tls, struct err *e);
 void rpc_tls_free(struct rpc_tls *tls);
 
 #endif

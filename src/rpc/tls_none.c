@@ -3,18 +3,17 @@
 #include "rpc/tls.h"
 #include "rpc/tls_conn.h"
 
+static int built_without(struct err *e)
+{
+	return err_set(e, ENOTSUP, "this weir was built without TLS");
+}
+
 int rpc_tls_new(struct rpc_tls **out, const struct rpc_tls_files *files, struct err *e)
 {
 	(void)files;
 	*out = NULL;
-	err_set(e, ENOTSUP, "this weir was built without TLS");
+	built_without(e);
 	return err_hint(e, "build it with OpenSSL: meson configure -Dtls=enabled");
-}
-
-int rpc_tls_reload(struct rpc_tls *tls, struct err *e)
-{
-	(void)tls;
-	return err_set(e, ENOTSUP, "this weir was built without TLS");
 }
 
 void rpc_tls_free(struct rpc_tls *tls)
@@ -25,11 +24,12 @@ void rpc_tls_free(struct rpc_tls *tls)
 int rpc_tls_conn_new(struct rpc_tls_conn **out, struct rpc_tls *tls, int fd, const char *name,
 	const struct sock_addr *addr, struct err *e)
 {
+	(void)tls;
 	(void)fd;
 	(void)name;
 	(void)addr;
 	*out = NULL;
-	return rpc_tls_reload(tls, e);
+	return built_without(e);
 }
 
 void rpc_tls_conn_free(struct rpc_tls_conn *conn)
@@ -40,7 +40,7 @@ void rpc_tls_conn_free(struct rpc_tls_conn *conn)
 int rpc_tls_conn_handshake(struct rpc_tls_conn *conn, struct err *e)
 {
 	(void)conn;
-	return rpc_tls_reload(NULL, e);
+	return built_without(e);
 }
 
 ssize_t rpc_tls_conn_read(struct rpc_tls_conn *conn, void *data, size_t room, struct err *e)
@@ -48,7 +48,7 @@ ssize_t rpc_tls_conn_read(struct rpc_tls_conn *conn, void *data, size_t room, st
 	(void)conn;
 	(void)data;
 	(void)room;
-	return rpc_tls_reload(NULL, e);
+	return built_without(e);
 }
 
 ssize_t rpc_tls_conn_write(
@@ -57,7 +57,7 @@ ssize_t rpc_tls_conn_write(
 	(void)conn;
 	(void)data;
 	(void)length;
-	return rpc_tls_reload(NULL, e);
+	return built_without(e);
 }
 
 void rpc_tls_conn_bye(struct rpc_tls_conn *conn)

@@ -4,10 +4,11 @@ import os
 import shutil
 import socket
 import ssl
+import time
 
 import pytest
 
-from rpctest import Authority, HAVE_TLS, PEER, Peer, call, call_of, expired, grpc, message, run
+from rpctest import Authority, HAVE_TLS, Identity, PEER, Peer, call, call_of, expired, grpc, message, run, wait_for
 from test_client import REPLY, START, Handlers
 
 pytestmark = [
@@ -150,6 +151,53 @@ def test_weir_calls_a_real_server_over_tls(server, client):
         assert call(port, tls=client, many=100).said == [("OK", "100")]
     finally:
         real.stop(0).wait(10)
+
+
+@pytest.fixture(name="renewed")
+def fixture_renewed(tmp_path, server):
+    """A server's files, to be replaced: its own copies."""
+    copies = {kind: str(tmp_path / f"served.{kind}") for kind in ("cert", "key", "ca")}
+    for kind, copy in copies.items():
+        shutil.copy(getattr(server, kind), copy)
+    return Identity(**copies)
+
+
+def replace(served, identity):
+    for kind in ("cert", "key", "ca"):
+        shutil.copy(getattr(identity, kind), getattr(served, kind) + ".new")
+        os.replace(getattr(served, kind) + ".new", getattr(served, kind))
+
+
+def test_certificates_that_are_renewed_are_taken_by_the_next_connection(renewed, client, tmp_path):
+    other = Authority(tmp_path, "next")
+    newcomer = other.make("controller")
+    with Peer(tls=renewed) as peer, grpc.secure_channel(f"127.0.0.1:{peer.port}", client.grpc_channel()) as channel:
+        status(channel)
+        replace(renewed, other.make("server"))
+        wait_for("the new certificate", lambda: call(peer.port, tls=newcomer).said[0] == ("code", "OK"))
+        assert call(peer.port, tls=client).said[0] == ("code", "UNAVAILABLE")
+        status(channel)  # made with the old one, and kept
+        assert peer.so_far().stderr == ""
+
+
+@pytest.mark.parametrize("kind", ["cert", "key", "ca"])
+def test_a_broken_file_leaves_the_old_certificate_in_use_and_is_said_once(renewed, server, client, kind):
+    with Peer(tls=renewed) as peer:
+        def warnings():
+            assert call(peer.port, tls=client).said[0] == ("code", "OK")
+            return peer.so_far().stderr.splitlines()
+
+        with open(getattr(renewed, kind), "w", encoding="ascii") as out:
+            out.write("no certificate")
+        wait_for("a warning", warnings)
+        time.sleep(1.2)
+        assert len(warnings()) == 1
+        assert "warning: the certificates read before stay in use: cannot read" in warnings()[0]
+        os.remove(getattr(renewed, kind))
+        wait_for("a second warning", lambda: len(warnings()) == 2)
+        replace(renewed, server)
+        time.sleep(1.2)
+        assert len(warnings()) == 2
 
 
 @pytest.mark.parametrize("broken, words", [
