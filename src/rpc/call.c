@@ -29,7 +29,6 @@ static void call_free(struct rpc_call *call)
 	for (size_t i = 0; i < call->details; i++)
 		google__protobuf__any__free_unpacked(call->detail[i], NULL);
 	free(call->detail);
-	free(call->identity);
 	free(call->words);
 	free(call->details_bin);
 	free(call);
@@ -215,7 +214,6 @@ static void call_arm(struct rpc_call *call)
 static struct rpc_stream *call_open(struct rpc_conn *conn, int32_t id)
 {
 	struct rpc_server *server = conn->owner;
-	const char *identity = conn->tls ? rpc_tls_conn_identity(conn->tls) : NULL;
 	struct rpc_call *call;
 
 	if (server->shutting_down && server->out_of_time)
@@ -223,16 +221,7 @@ static struct rpc_stream *call_open(struct rpc_conn *conn, int32_t id)
 	call = calloc(1, sizeof(*call));
 	if (!call)
 		return NULL;
-	if (identity) {
-		call->identity = strdup(identity);
-		if (!call->identity) {
-			free(call);
-			return NULL;
-		}
-	}
 	call->server = server;
-	call->peer = conn->peer;
-	call->local = conn->local;
 	call->opened_ns = clock_ns();
 	call->deadline_ns = UINT64_MAX;
 	server->stats.calls++;
@@ -451,26 +440,6 @@ const struct rpc_conn_ops rpc_call_ops = {
 uint64_t rpc_call_deadline_ns(const struct rpc_call *call)
 {
 	return call->deadline_ns;
-}
-
-const struct sock_addr *rpc_call_peer(const struct rpc_call *call)
-{
-	return &call->peer;
-}
-
-const struct sock_addr *rpc_call_local(const struct rpc_call *call)
-{
-	return &call->local;
-}
-
-const char *rpc_call_identity(const struct rpc_call *call)
-{
-	return call->identity;
-}
-
-bool rpc_call_is_cancelled(const struct rpc_call *call)
-{
-	return call->cancelled;
 }
 
 void rpc_call_on_cancel(struct rpc_call *call,

@@ -38,8 +38,6 @@ struct rpc_call {
 	const struct rpc_service *service;
 	const struct rpc_method *method;
 	const ProtobufCMethodDescriptor *types;
-	struct sock_addr peer, local;
-	char *identity;
 
 	/* The request. */
 	char path[RPC_PATH_BYTES];

@@ -292,7 +292,6 @@ static void conn_connected(struct rpc_conn *conn)
 		rpc_conn_kill(conn, why, "%s", strerror(why));
 		return;
 	}
-	sock_local(conn->io.fd, &conn->local);
 	conn->state = RPC_CONN_HANDSHAKE;
 }
 
@@ -455,11 +454,6 @@ int rpc_conn_new(struct rpc_conn **out, const struct rpc_conn_setup *setup, stru
 	conn->open_deadline_ns = setup->open_deadline_ns;
 	conn->heard_ns = conn->idle_ns = conn->nuisance_ns = clock_ns();
 	conn->secured = !setup->tls;
-	if (setup->to)
-		conn->peer = *setup->to;
-	else
-		sock_peer(setup->fd, &conn->peer);
-	sock_local(setup->fd, &conn->local);
 	setsockopt(setup->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	ret = rpc_session_new(conn, setup->streams);
 	if (ret) {

@@ -109,7 +109,6 @@ struct rpc_conn {
 	nghttp2_session *session;
 	struct rpc_tls_conn *tls;
 	bool secured; /* TLS is through, or not wanted */
-	struct sock_addr local, peer;
 	struct rpc_stream *streams;
 	struct rpc_budget in;
 	uint8_t *left; /* bytes that the socket did not take */

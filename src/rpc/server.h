@@ -123,22 +123,16 @@ struct rpc_server_stats {
 };
 void rpc_server_stats(const struct rpc_server *server, struct rpc_server_stats *stats);
 
-/* The call: who asks, and until when. */
+/* The call: until when it is waited for, and whether there is still somebody who does. */
 
 uint64_t rpc_call_deadline_ns(const struct rpc_call *call); /* monotonic; UINT64_MAX: none */
-const struct sock_addr *rpc_call_peer(const struct rpc_call *call);
-const struct sock_addr *rpc_call_local(const struct rpc_call *call); /* the address it came in by */
 /* When the client last sent something, monotonic; 0: its connection is gone. */
 uint64_t rpc_call_heard_ns(const struct rpc_call *call);
 /* Ping the client after so much silence, for a handler that must know sooner than by the server's
  * keepalive that it lives; 0: as the server's limits say. Of the call's connection, which keeps it. */
 void rpc_call_keepalive(struct rpc_call *call, uint64_t ns);
-/* The name in the client's certificate, checked; NULL on plaintext. Lives as long as the call. */
-const char *rpc_call_identity(const struct rpc_call *call);
-/* The client has gone, the deadline has passed, or the server shuts down: what is answered now is
- * thrown away. */
-bool rpc_call_is_cancelled(const struct rpc_call *call);
-/* Be told of that, once, at the moment it happens, from the loop; never after the call was ended. */
+/* The client has gone, the deadline has passed, or the server shuts down: what is answered from then on
+ * is thrown away. Told once, at the moment it happens, from the loop; never after the call was ended. */
 void rpc_call_on_cancel(struct rpc_call *call,
 	void (*cancelled)(struct rpc_call *call, void *context), void *context);
 

@@ -3,7 +3,6 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "rpc/tls_conn.h"
 
 #define LOOK_NS NS_PER_S
@@ -38,7 +36,6 @@ struct rpc_tls_conn {
 	int fd;
 	int why; /* errno of the last call on the socket */
 	uint32_t wants;
-	char *identity;
 };
 
 /* The newest error of OpenSSL in words; the queue is left empty. */
@@ -311,7 +308,6 @@ void rpc_tls_conn_free(struct rpc_tls_conn *conn)
 	if (!conn)
 		return;
 	SSL_free(conn->ssl);
-	free(conn->identity);
 	free(conn);
 }
 
@@ -341,42 +337,10 @@ static int conn_failed(struct rpc_tls_conn *conn, int ret, struct err *e)
 	return err_set(e, EPROTO, "TLS failed: %s", ssl_reason());
 }
 
-/* A name that goes on behind a NUL byte is no name: what is before it may be another's. */
-static char *whole_string(const unsigned char *bytes, size_t length)
-{
-	return memchr(bytes, 0, length) ? NULL : strndup((const char *)bytes, length);
-}
-
-static char *first_dns_name(X509 *cert)
-{
-	GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
-	char *found = NULL;
-
-	for (int i = 0; names && !found && i < sk_GENERAL_NAME_num(names); i++) {
-		const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
-
-		if (name->type == GEN_DNS)
-			found = whole_string(ASN1_STRING_get0_data(name->d.dNSName),
-				(size_t)ASN1_STRING_length(name->d.dNSName));
-	}
-	GENERAL_NAMES_free(names);
-	return found;
-}
-
-static char *common_name(X509 *cert)
-{
-	char name[256];
-	int length = X509_NAME_get_text_by_NID(
-		X509_get_subject_name(cert), NID_commonName, name, sizeof(name));
-
-	return length > 0 ? whole_string((unsigned char *)name, (size_t)length) : NULL;
-}
-
 int rpc_tls_conn_handshake(struct rpc_tls_conn *conn, struct err *e)
 {
 	const unsigned char *protocol;
 	unsigned int length;
-	X509 *cert;
 	int ret;
 
 	ERR_clear_error();
@@ -386,14 +350,8 @@ int rpc_tls_conn_handshake(struct rpc_tls_conn *conn, struct err *e)
 	SSL_get0_alpn_selected(conn->ssl, &protocol, &length);
 	if (length != 2 || memcmp(protocol, "h2", 2))
 		return err_set(e, EPROTO, "the peer does not speak HTTP/2 over TLS (ALPN h2)");
-	cert = SSL_get0_peer_certificate(conn->ssl);
-	if (!cert)
+	if (!SSL_get0_peer_certificate(conn->ssl))
 		return err_set(e, EACCES, "the peer showed no certificate");
-	conn->identity = first_dns_name(cert);
-	if (!conn->identity)
-		conn->identity = common_name(cert);
-	if (conn->identity)
-		text_one_line(conn->identity);
 	return 0;
 }
 
@@ -426,9 +384,4 @@ void rpc_tls_conn_bye(struct rpc_tls_conn *conn)
 	ERR_clear_error();
 	SSL_shutdown(conn->ssl);
 	ERR_clear_error();
-}
-
-const char *rpc_tls_conn_identity(const struct rpc_tls_conn *conn)
-{
-	return conn->identity;
 }

@@ -30,8 +30,4 @@ void rpc_tls_conn_bye(struct rpc_tls_conn *conn);
 /* What the last -EAGAIN waits for: EPOLLIN or EPOLLOUT. */
 uint32_t rpc_tls_conn_wants(const struct rpc_tls_conn *conn);
 
-/* The name in the other end's certificate: its first DNS name, else its common name. NULL: none.
- * Lives as long as the connection. */
-const char *rpc_tls_conn_identity(const struct rpc_tls_conn *conn);
-
 #endif

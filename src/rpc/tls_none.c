@@ -70,9 +70,3 @@ uint32_t rpc_tls_conn_wants(const struct rpc_tls_conn *conn)
 	(void)conn;
 	return 0;
 }
-
-const char *rpc_tls_conn_identity(const struct rpc_tls_conn *conn)
-{
-	(void)conn;
-	return NULL;
-}

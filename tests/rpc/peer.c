@@ -211,20 +211,14 @@ static void watch(struct rpc_call *call, const ProtobufCMessage *message, void *
 	send_reports(later);
 }
 
-/* Who asks, as the server sees it. */
+/* Until when the client waits, as the server sees it. */
 static void get_status(struct rpc_call *call, const ProtobufCMessage *message, void *context)
 {
 	Weir__V1__AgentStatus reply = WEIR__V1__AGENT_STATUS__INIT;
-	char local[SOCK_ADDR_TEXT], from[SOCK_ADDR_TEXT], *list[] = { local, from };
 	uint64_t deadline_ns = rpc_call_deadline_ns(call);
 
 	(void)message;
 	(void)context;
-	sock_addr_text(rpc_call_local(call), true, local);
-	sock_addr_text(rpc_call_peer(call), true, from);
-	reply.nic_address = list;
-	reply.n_nic_address = 2;
-	reply.host = (char *)(rpc_call_identity(call) ? rpc_call_identity(call) : "");
 	reply.pinglist_generation = deadline_ns == UINT64_MAX ? 0 : deadline_ns - clock_ns();
 	rpc_call_reply(call, &reply.base);
 }
@@ -372,8 +366,6 @@ static void done(void *context, const struct rpc_reply *reply)
 		printf("result %d\n", (int)results->results[i]);
 	if (results)
 		dxs__prober__connection_results__free_unpacked(results, NULL);
-	if (reply->message && reply->message->descriptor == &weir__v1__agent_status__descriptor)
-		printf("host %s\n", ((const Weir__V1__AgentStatus *)reply->message)->host);
 }
 
 struct many {
