@@ -386,14 +386,6 @@ static void call_end(struct rpc_stream *stream)
 		rpc_call_refuse(call, 200, RPC_INTERNAL, "a request without a message");
 }
 
-static void call_drained(struct rpc_stream *stream)
-{
-	struct rpc_call *call = container_of(stream, struct rpc_call, stream);
-
-	if (call->on_drained && call->handed && !call->finished && !call->cancelled)
-		call->on_drained(call, call->drained_context);
-}
-
 static void call_closed(struct rpc_stream *stream, uint32_t h2_error)
 {
 	struct rpc_call *call = container_of(stream, struct rpc_call, stream);
@@ -430,7 +422,6 @@ const struct rpc_conn_ops rpc_call_ops = {
 	.garbled = call_garbled,
 	.end = call_end,
 	.trailers = call_trailers,
-	.drained = call_drained,
 	.closed = call_closed,
 	.gone = rpc_server_gone,
 };
@@ -447,13 +438,6 @@ void rpc_call_on_cancel(struct rpc_call *call,
 {
 	call->on_cancel = cancelled;
 	call->cancel_context = context;
-}
-
-void rpc_call_on_drained(
-	struct rpc_call *call, void (*drained)(struct rpc_call *call, void *context), void *context)
-{
-	call->on_drained = drained;
-	call->drained_context = context;
 }
 
 int rpc_call_send(struct rpc_call *call, const ProtobufCMessage *message)

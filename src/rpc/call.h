@@ -56,8 +56,6 @@ struct rpc_call {
 	bool cancelled;
 	void (*on_cancel)(struct rpc_call *call, void *context);
 	void *cancel_context;
-	void (*on_drained)(struct rpc_call *call, void *context);
-	void *drained_context;
 
 	/* The answer. */
 	bool headers_sent;

@@ -179,19 +179,6 @@ static void conn_flush_frames(struct rpc_conn *conn)
 	} while (n > 0 && !conn->left_bytes);
 }
 
-static void conn_tell_drained(struct rpc_conn *conn)
-{
-	struct rpc_stream *stream = conn->streams, *next;
-
-	for (; stream; stream = next) {
-		next = stream->next;
-		if (stream->drained) {
-			stream->drained = false;
-			conn->ops->drained(stream);
-		}
-	}
-}
-
 /* All is said: wait a moment for the peer to close, so that our reset does not overtake our words. */
 static void conn_linger(struct rpc_conn *conn)
 {
@@ -212,7 +199,6 @@ static void conn_flush(struct rpc_conn *conn)
 		conn_flush_frames(conn);
 	if (conn->state == RPC_CONN_DEAD)
 		return;
-	conn_tell_drained(conn);
 	if (conn->left_bytes || nghttp2_session_want_read(conn->session) ||
 		nghttp2_session_want_write(conn->session))
 		return;

@@ -35,7 +35,6 @@ struct rpc_stream {
 	bool deaf;	   /* what still comes is thrown away */
 	bool out_ended;	   /* nothing more will be queued */
 	bool out_paused;   /* nghttp2 waits to be told that there is more */
-	bool drained;	   /* the queue ran empty, and its owner is to be told */
 };
 
 /* Headers beyond this many bytes are counted, not looked at. */
@@ -65,7 +64,6 @@ struct rpc_conn_ops {
 	void (*end)(struct rpc_stream *stream);
 	/* All that was queued is with nghttp2; send trailers now (server). */
 	void (*trailers)(struct rpc_stream *stream);
-	void (*drained)(struct rpc_stream *stream);
 	/* The stream is gone; stream->conn is NULL. May free the stream. */
 	void (*closed)(struct rpc_stream *stream, uint32_t h2_error);
 	void (*goaway)(struct rpc_conn *conn, uint32_t h2_error);

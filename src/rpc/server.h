@@ -138,12 +138,10 @@ void rpc_call_on_cancel(struct rpc_call *call,
 
 /* The answer. Messages are packed at once: they stay the caller's. */
 
-/* One message of a stream. -EAGAIN: the client does not keep up and this one was not queued; wait for
- * drained, or leave it out. -ENOBUFS: all calls together hold as much as they may; leave it out, or end
+/* One message of a stream. -EAGAIN: the client does not keep up and this one was not queued; leave it
+ * out, or send it later. -ENOBUFS: all calls together hold as much as they may; leave it out, or end
  * the call. -ECANCELED: nobody listens any more, end the call. */
 int rpc_call_send(struct rpc_call *call, const ProtobufCMessage *message);
-void rpc_call_on_drained(struct rpc_call *call,
-	void (*drained)(struct rpc_call *call, void *context), void *context);
 
 /* Add a message to the google.rpc.Status that travels in grpc-status-details-bin, whatever the code. */
 int rpc_call_add_detail(struct rpc_call *call, const ProtobufCMessage *detail);

@@ -114,8 +114,6 @@ static ssize_t source_read(nghttp2_session *session, int32_t id, uint8_t *to, si
 		}
 		return (ssize_t)n;
 	}
-	if (!stream->out.bytes)
-		stream->drained = true;
 	if (n)
 		return (ssize_t)n;
 	stream->out_paused = true;

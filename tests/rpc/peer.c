@@ -37,7 +37,6 @@ struct later {
 	struct rpc_call *call;
 	unsigned int reports, sent;
 	size_t bytes;
-	bool waits;
 };
 
 static void fail(const struct err *e)
@@ -154,6 +153,14 @@ static void stop_pings(struct rpc_call *call, const ProtobufCMessage *message, v
 	rpc_call_reply(call, &reply.base);
 }
 
+static void send_reports(struct later *later);
+
+static void send_more_reports(struct loop *l, struct loop_timer *timer)
+{
+	(void)l;
+	send_reports(container_of(timer, struct later, timer));
+}
+
 static void send_reports(struct later *later)
 {
 	Weir__V1__Report report = WEIR__V1__REPORT__INIT;
@@ -167,7 +174,6 @@ static void send_reports(struct later *later)
 	change.reason = reason;
 	report.change = &changes;
 	report.n_change = 1;
-	later->waits = false;
 	while (later->sent < later->reports && !ret) {
 		report.sequence = later->sent + 1;
 		ret = rpc_call_send(later->call, &report.base);
@@ -175,22 +181,15 @@ static void send_reports(struct later *later)
 			later->sent++;
 	}
 	free(reason);
-	later->waits = ret == -EAGAIN;
+	if (ret == -EAGAIN)
+		loop_timer_set(
+			&peer.loop, &later->timer, clock_ns() + NS_PER_MS, send_more_reports);
 	if (later->reports && (later->sent == later->reports || ret == -ENOBUFS)) {
 		struct rpc_call *call = later->call;
 
 		later_end(later);
 		rpc_call_finish(call, ret ? RPC_RESOURCE_EXHAUSTED : RPC_OK, NULL);
 	}
-}
-
-static void reports_drained(struct rpc_call *call, void *context)
-{
-	struct later *later = context;
-
-	(void)call;
-	if (later->waits)
-		send_reports(later);
 }
 
 /* watcher: "COUNT BYTES": so many reports of so many bytes; 0 of them: silent until cancelled. */
@@ -207,7 +206,6 @@ static void watch(struct rpc_call *call, const ProtobufCMessage *message, void *
 		return;
 	}
 	rpc_call_on_cancel(call, later_cancelled, later);
-	rpc_call_on_drained(call, reports_drained, later);
 	send_reports(later);
 }
 
