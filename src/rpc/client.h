@@ -90,9 +90,4 @@ void rpc_client_cancel(struct rpc_pending *pending);
 int rpc_call_wait(const struct sock_addr *to, const struct rpc_client_options *options,
 	const struct rpc_request *request, struct err *e);
 
-/* The message of this type among the details of a reply, unpacked; NULL: there is none, or it cannot
- * be read. The caller frees it with protobuf_c_message_free_unpacked(m, NULL). */
-ProtobufCMessage *rpc_reply_detail(
-	const struct rpc_reply *reply, const ProtobufCMessageDescriptor *type);
-
 #endif

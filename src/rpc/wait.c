@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* A call that is waited for, and what travels beside a reply. */
+/* A call that is waited for. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpc/client.h"
 
@@ -77,18 +76,4 @@ close_loop:
 free_loop:
 	free(w.loop);
 	return ret;
-}
-
-ProtobufCMessage *rpc_reply_detail(
-	const struct rpc_reply *reply, const ProtobufCMessageDescriptor *type)
-{
-	for (size_t i = 0; reply->status && i < reply->status->n_details; i++) {
-		const Google__Protobuf__Any *any = reply->status->details[i];
-		const char *slash = strrchr(any->type_url, '/');
-
-		if (slash && !strcmp(slash + 1, type->name))
-			return protobuf_c_message_unpack(
-				type, NULL, any->value.len, any->value.data);
-	}
-	return NULL;
 }

@@ -353,23 +353,31 @@ static void reported(void *context, const ProtobufCMessage *message)
 		report->n_change ? strlen(report->change[0]->reason) : 0);
 }
 
-static void done(void *context, const struct rpc_reply *reply)
+static void print_results(const Google__Protobuf__Any *detail)
 {
-	Dxs__Prober__ConnectionResults *results =
-		(void *)rpc_reply_detail(reply, &dxs__prober__connection_results__descriptor);
+	Dxs__Prober__ConnectionResults *results = dxs__prober__connection_results__unpack(
+		NULL, detail->value.len, detail->value.data);
 
-	(void)context;
-	printf("code %s\nwords %s\n", rpc_code_name(reply->code), reply->words);
 	for (size_t i = 0; results && i < results->n_results; i++)
 		printf("result %d\n", (int)results->results[i]);
 	if (results)
 		dxs__prober__connection_results__free_unpacked(results, NULL);
 }
 
+static void done(void *context, const struct rpc_reply *reply)
+{
+	enum rpc_code *code = context;
+
+	*code = reply->code;
+	printf("code %s\nwords %s\n", rpc_code_name(reply->code), reply->words);
+	for (size_t i = 0; reply->status && i < reply->status->n_details; i++)
+		if (!strcmp(reply->status->details[i]->type_url,
+			    "type.googleapis.com/dxs.prober.ConnectionResults"))
+			print_results(reply->status->details[i]);
+	loop_stop(&peer.loop);
+}
+
 struct many {
-	struct loop *loop;
-	struct rpc_client *client;
-	struct rpc_request request;
 	unsigned int left, by_code[RPC_UNAUTHENTICATED + 1];
 };
 
@@ -379,7 +387,7 @@ static void one_of_many(void *context, const struct rpc_reply *reply)
 
 	many->by_code[reply->code]++;
 	if (!--many->left)
-		loop_stop(many->loop);
+		loop_stop(&peer.loop);
 }
 
 /* So many calls at once over one connection; prints how many ended how. */
@@ -387,61 +395,47 @@ static int call_many(const struct sock_addr *to, const struct rpc_client_options
 	struct rpc_request *request, unsigned int count)
 {
 	struct many many = { .left = count };
+	struct rpc_client *client;
 	struct err e = { 0 };
 
-	many.loop = malloc(sizeof(*many.loop));
-	if (!many.loop || loop_init(many.loop, NULL, &e) ||
-		rpc_client_new(&many.client, many.loop, to, options, &e))
+	if (rpc_client_new(&client, &peer.loop, to, options, &e))
 		fail(&e);
 	request->done = one_of_many;
 	request->context = &many;
 	for (unsigned int i = 0; i < count; i++)
-		if (rpc_client_call(many.client, request, NULL, &e))
+		if (rpc_client_call(client, request, NULL, &e))
 			fail(&e);
-	if (loop_run(many.loop, &e))
+	if (loop_run(&peer.loop, &e))
 		fail(&e);
 	for (int i = 0; i <= RPC_UNAUTHENTICATED; i++)
 		if (many.by_code[i])
 			printf("%s %u\n", rpc_code_name((enum rpc_code)i), many.by_code[i]);
-	rpc_client_free(many.client);
-	loop_close(many.loop);
-	free(many.loop);
+	rpc_client_free(client);
 	return 0;
 }
 
-static void stream_done(void *context, const struct rpc_reply *reply)
-{
-	printf("code %s\nwords %s\n", rpc_code_name(reply->code), reply->words);
-	loop_stop(context);
-}
-
-static int call_stream(const struct sock_addr *to, const struct rpc_client_options *options,
+static int call_one(const struct sock_addr *to, const struct rpc_client_options *options,
 	struct rpc_request *request)
 {
-	struct loop *loop = malloc(sizeof(*loop));
+	enum rpc_code code = RPC_UNKNOWN;
 	struct rpc_client *client;
 	struct err e = { 0 };
 
-	if (!loop || loop_init(loop, NULL, &e) || rpc_client_new(&client, loop, to, options, &e))
-		fail(&e);
-	request->received = reported;
-	request->done = stream_done;
-	request->context = loop;
-	if (rpc_client_call(client, request, NULL, &e) || loop_run(loop, &e))
+	request->done = done;
+	request->context = &code;
+	if (rpc_client_new(&client, &peer.loop, to, options, &e) ||
+		rpc_client_call(client, request, NULL, &e) || loop_run(&peer.loop, &e))
 		fail(&e);
 	rpc_client_free(client);
-	loop_close(loop);
-	free(loop);
-	return 0;
+	return code ? 1 : 0;
 }
 
-/* method=StartPings|Watch|GetStatus port=N qps=N targets=N fail=I watcher="N BYTES" deadline_ms=N many=N */
+/* method=StartPings|Watch port=N qps=N targets=N fail=I watcher="N BYTES" deadline_ms=N many=N */
 static int call(int argc, char **argv)
 {
 	Dxs__Prober__StartPingsRequest start = DXS__PROBER__START_PINGS_REQUEST__INIT;
 	Dxs__Prober__Target target = DXS__PROBER__TARGET__INIT, failing = DXS__PROBER__TARGET__INIT;
 	Weir__V1__WatchRequest watching = WEIR__V1__WATCH_REQUEST__INIT;
-	Weir__V1__GetStatusRequest status = WEIR__V1__GET_STATUS_REQUEST__INIT;
 	struct rpc_client_options options = { .tls = open_tls(argc, argv),
 		.server_name = argument(argc, argv, "name"),
 		.message_bytes = number(argc, argv, "message_bytes", 0),
@@ -450,17 +444,17 @@ static int call(int argc, char **argv)
 	struct rpc_request request = { .service = &dxs__prober__agent_service__descriptor,
 		.method = "StartPings",
 		.message = &start.base,
-		.done = done,
 		.deadline_ns = clock_ns() + number(argc, argv, "deadline_ms", 10000) * NS_PER_MS };
 	const char *host = argument(argc, argv, "host"), *method = argument(argc, argv, "method");
 	Dxs__Prober__Target **targets;
 	struct sock_addr addr[SOCK_ADDRS];
 	size_t count, fails = number(argc, argv, "fail", SIZE_MAX);
 	struct err e = { 0 };
-	int ret = 0;
+	int ret;
 
-	if (sock_resolve(host ? host : "127.0.0.1", argument(argc, argv, "port"), AF_UNSPEC, false,
-		    addr, &count, &e))
+	if (loop_init(&peer.loop, NULL, &e) ||
+		sock_resolve(host ? host : "127.0.0.1", argument(argc, argv, "port"), AF_UNSPEC,
+			false, addr, &count, &e))
 		fail(&e);
 	start.probe_rate_qps = (int32_t)strtol(
 		argument(argc, argv, "qps") ? argument(argc, argv, "qps") : "1", NULL, 10);
@@ -473,23 +467,19 @@ static int call(int argc, char **argv)
 	for (size_t i = 0; i < start.n_targets; i++)
 		targets[i] = i == fails ? &failing : &target;
 	start.targets = targets;
-	if (method && strcmp(method, "StartPings") != 0) {
-		request.service = &weir__v1__agent__descriptor;
-		request.method = method;
-		request.message = &status.base;
-	}
 	if (method && !strcmp(method, "Watch")) {
 		watching.watcher = (char *)argument(argc, argv, "watcher");
+		request.service = &weir__v1__agent__descriptor;
+		request.method = method;
 		request.message = &watching.base;
-		ret = call_stream(&addr[0], &options, &request);
-	} else if (argument(argc, argv, "many")) {
+		request.received = reported;
+	}
+	if (argument(argc, argv, "many"))
 		ret = call_many(
 			&addr[0], &options, &request, (unsigned int)number(argc, argv, "many", 1));
-	} else {
-		ret = rpc_call_wait(&addr[0], &options, &request, &e) ? 1 : 0;
-		if (ret)
-			fprintf(stderr, "peer: %s\n", e.what);
-	}
+	else
+		ret = call_one(&addr[0], &options, &request);
+	loop_close(&peer.loop);
 	free(targets);
 	rpc_tls_free(options.tls);
 	return ret;
