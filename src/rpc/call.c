@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "rpc/header.h"
 
-#define WORDS_BYTES 1024
+#define TYPE_PREFIX  "type.googleapis.com/"
+#define DETAIL_EXTRA (sizeof(TYPE_PREFIX) + 3 * 6) /* three tags and lengths */
 
 static void call_arm(struct rpc_call *call);
 
@@ -133,7 +134,7 @@ static void call_answer(
 void rpc_call_refuse(
 	struct rpc_call *call, int http_status, enum rpc_code code, const char *format, ...)
 {
-	char words[WORDS_BYTES];
+	char words[RPC_WORDS_BYTES];
 	va_list args;
 
 	if (call->answered || !call->stream.conn)
@@ -465,11 +466,12 @@ int rpc_call_send(struct rpc_call *call, const ProtobufCMessage *message)
 
 int rpc_call_add_detail(struct rpc_call *call, const ProtobufCMessage *detail)
 {
-	size_t bytes = protobuf_c_message_get_packed_size(detail);
+	size_t bytes = protobuf_c_message_get_packed_size(detail), whole;
 	const char *type = detail->descriptor->name;
 	Google__Protobuf__Any **list, *any;
 
-	if (bytes > RPC_DETAILS_BYTES - call->details_bytes)
+	whole = bytes + strlen(type) + DETAIL_EXTRA;
+	if (whole > RPC_DETAILS_BYTES - call->details_bytes)
 		return -EMSGSIZE;
 	list = realloc(call->detail, (call->details + 1) * sizeof(*list));
 	if (!list)
@@ -480,9 +482,8 @@ int rpc_call_add_detail(struct rpc_call *call, const ProtobufCMessage *detail)
 		return -ENOMEM;
 	google__protobuf__any__init(any);
 	call->detail[call->details++] = any;
-	call->details_bytes += bytes;
 	any->value.data = malloc(bytes ? bytes : 1);
-	if (asprintf(&any->type_url, "type.googleapis.com/%s", type) < 0)
+	if (asprintf(&any->type_url, TYPE_PREFIX "%s", type) < 0)
 		any->type_url = NULL;
 	if (!any->value.data || !any->type_url) {
 		call->details--;
@@ -490,6 +491,7 @@ int rpc_call_add_detail(struct rpc_call *call, const ProtobufCMessage *detail)
 		return -ENOMEM;
 	}
 	any->value.len = protobuf_c_message_pack(detail, any->value.data);
+	call->details_bytes += whole;
 	return 0;
 }
 
@@ -519,7 +521,7 @@ void rpc_call_reply(struct rpc_call *call, const ProtobufCMessage *reply)
 
 void rpc_call_finish(struct rpc_call *call, enum rpc_code code, const char *format, ...)
 {
-	char words[WORDS_BYTES] = "";
+	char words[RPC_WORDS_BYTES] = "";
 	va_list args;
 
 	if (format) {

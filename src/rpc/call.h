@@ -9,7 +9,11 @@
 
 #define RPC_PATH_BYTES	     256
 #define RPC_SEND_QUEUE_BYTES 262144 /* a stream that holds more waits for its client */
-#define RPC_DETAILS_BYTES    24576  /* they travel in a header */
+#define RPC_WORDS_BYTES	     1024   /* of a status, and the NUL */
+/* Details travel in a header, as base64, together with the words; these are in another one as well, which may
+ * triple them. So much fits into RPC_HEADER_BYTES, with names and the other headers. */
+#define RPC_DETAILS_BYTES                                                                          \
+	((RPC_HEADER_BYTES - 3 * RPC_WORDS_BYTES - 512) / 4 * 3 - RPC_WORDS_BYTES - 16)
 
 struct rpc_server {
 	struct loop *loop;

@@ -143,7 +143,8 @@ void rpc_call_on_cancel(struct rpc_call *call,
  * the call. -ECANCELED: nobody listens any more, end the call. */
 int rpc_call_send(struct rpc_call *call, const ProtobufCMessage *message);
 
-/* Add a message to the google.rpc.Status that travels in grpc-status-details-bin, whatever the code. */
+/* Add a message to the google.rpc.Status that travels in grpc-status-details-bin, whatever the code.
+ * -EMSGSIZE: with this one a client would refuse the headers of the reply; -ENOMEM. */
 int rpc_call_add_detail(struct rpc_call *call, const ProtobufCMessage *detail);
 
 /* End a unary call well. */

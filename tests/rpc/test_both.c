@@ -294,6 +294,45 @@ static void test_calls_of_any_length_share_a_round_of_output(void **state)
 	}
 }
 
+static size_t add_details(size_t bytes)
+{
+	Dxs__Prober__SetUpRequest detail = DXS__PROBER__SET_UP_REQUEST__INIT;
+	size_t added = 0;
+	int ret = 0;
+
+	detail.client_gpu_ip = calloc(1, bytes + 1);
+	assert_non_null(detail.client_gpu_ip);
+	memset(detail.client_gpu_ip, 'a', bytes);
+	while (!ret && added < 1000) {
+		ret = rpc_call_add_detail(f.held, &detail.base);
+		added += !ret;
+	}
+	free(detail.client_gpu_ip);
+	assert_int_equal(ret, -EMSGSIZE);
+	return added;
+}
+
+static void test_details_that_the_server_takes_are_taken_by_the_client(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 1000, 19000 };
+	char words[2000] = { 0 };
+
+	(void)state;
+	memset(words, 1, sizeof(words) - 1); /* three bytes each, where they are encoded */
+	f.again = 99;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		f.done = 0;
+		call_tear_down(10 * NS_PER_S);
+		assert_int_equal(loop_run(&f.loop, NULL), 0);
+		assert_true(add_details(sizes[i]) * (sizes[i] + 80) > 19000);
+		add_details(0);
+		rpc_call_finish(f.held, RPC_INTERNAL, "%s", words);
+		assert_int_equal(loop_run(&f.loop, NULL), 0);
+		assert_int_equal(f.done, 1);
+		assert_int_equal(f.code, RPC_INTERNAL);
+	}
+}
+
 static void test_plaintext_beyond_loopback_is_refused_unless_asked_for(void **state)
 {
 	struct rpc_server_options options = { .insecure = true };
@@ -334,6 +373,7 @@ int main(void)
 		TEST(test_an_unknown_method_is_refused_at_once),
 		TEST(test_a_lost_connection_is_made_again_by_the_next_call),
 		TEST(test_calls_of_any_length_share_a_round_of_output),
+		TEST(test_details_that_the_server_takes_are_taken_by_the_client),
 		TEST(test_plaintext_beyond_loopback_is_refused_unless_asked_for),
 		TEST(test_a_table_with_a_method_that_is_not_there_is_refused),
 	};
