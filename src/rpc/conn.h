@@ -4,7 +4,8 @@
  * in both directions, and what is done about a peer that misbehaves.
  *
  * Nothing is written and nothing is freed inside a callback: both wait for the connection's work timer,
- * which fires in the same turn of the loop.
+ * which is due at once. It fires in the same turn of the loop where a source set it, unless timers that
+ * were due before it fill the turn (fire_max), and in the next turn where another timer did.
  */
 #ifndef WEIR_RPC_CONN_H
 #define WEIR_RPC_CONN_H
@@ -102,7 +103,7 @@ struct rpc_conn {
 	bool is_server;
 	enum rpc_conn_state state;
 	struct loop_fd io;
-	struct loop_timer work;	 /* write, go on reading, or be freed: this turn */
+	struct loop_timer work;	 /* write, go on reading, or be freed: as soon as may be */
 	struct loop_timer watch; /* the next time limit to look at */
 	nghttp2_session *session;
 	struct rpc_tls_conn *tls;
@@ -127,7 +128,7 @@ struct rpc_conn {
 
 int rpc_conn_new(struct rpc_conn **out, const struct rpc_conn_setup *setup, struct err *e);
 
-/* Something was submitted to the session: write it in this turn of the loop. */
+/* Something was submitted to the session: write it as soon as the work timer fires. */
 void rpc_conn_kick(struct rpc_conn *conn);
 /* End it, with words for why; streams are closed and gone() called from the loop. */
 void rpc_conn_kill(struct rpc_conn *conn, int code, const char *format, ...)
