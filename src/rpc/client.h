@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls to a gRPC server: on an event loop with a callback, or one that is waited for.
+/* Calls to a gRPC server, on an event loop with a callback.
  *
  *	static void answered(void *context, const struct rpc_reply *reply)
  *	{
@@ -83,11 +83,5 @@ int rpc_client_call(struct rpc_client *client, const struct rpc_request *request
 	struct rpc_pending **handle, struct err *e);
 /* The server is told; done is not called. */
 void rpc_client_cancel(struct rpc_pending *pending);
-
-/* One unary call that is waited for, over a connection of its own. 0: the server answered RPC_OK;
- * otherwise -errno, with code and words in e. done, where it is not NULL, is called before this returns
- * and has the reply, good or bad. */
-int rpc_call_wait(const struct sock_addr *to, const struct rpc_client_options *options,
-	const struct rpc_request *request, struct err *e);
 
 #endif
