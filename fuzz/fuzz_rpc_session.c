@@ -93,6 +93,7 @@ static void to_server(const uint8_t *bytes, size_t count)
 	MUST(!rpc_reflection_add(server, NULL));
 	setup.owner = server;
 	setup.fd = fd[0];
+	setup.in = (struct rpc_budget){ .limit = 16384, .of = &server->requests };
 	MUST(!rpc_conn_new(&server->conns, &setup, NULL));
 	server->conns->link = &server->conns;
 	server->stats.connections = 1;
@@ -142,7 +143,7 @@ static void to_client(const uint8_t *bytes, size_t count, bool stream)
 	listener = sock_listen(&addr[0], &(struct sock_listen){ .backlog = 1 }, NULL);
 	MUST(listener >= 0 && !sock_local(listener, &addr[0]));
 	MUST(!rpc_client_new(&client, &loop, &addr[0], NULL, NULL));
-	MUST(!rpc_client_call(client, &request, NULL, NULL));
+	MUST(!rpc_client_call(client, &request, NULL));
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	MUST(fd >= 0);
 	turn(1);

@@ -89,7 +89,7 @@ static void watch(struct remote *r)
 	message.watcher = r->c->name;
 	if (r->watching)
 		return;
-	r->watching = !rpc_client_call(r->agent->client, &request, NULL, NULL);
+	r->watching = !rpc_client_call(r->agent->client, &request, NULL);
 	if (!r->watching)
 		lost_agent(r);
 }
@@ -188,7 +188,7 @@ static void send_list(struct remote *r, bool empty)
 	list.n_target = n;
 	list.target = pointer;
 	if (!ret)
-		ret = rpc_client_call(r->agent->client, &request, NULL, NULL);
+		ret = rpc_client_call(r->agent->client, &request, NULL);
 	if (ret && !empty)
 		lost_agent(r);
 	c->clearing += !ret && empty;

@@ -40,7 +40,7 @@ static int call(struct pings *p, struct roll_agent *a, const char *method,
 		.deadline_ns = clock_ns() + within_ns,
 		.done = answered,
 		.context = a };
-	int ret = rpc_client_call(a->client, &request, NULL, e);
+	int ret = rpc_client_call(a->client, &request, e);
 
 	p->waiting += !ret;
 	return ret;

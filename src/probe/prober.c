@@ -56,7 +56,6 @@ static void close_client(struct probe_target *t)
 	if (t->client)
 		rpc_client_free(t->client);
 	t->client = NULL;
-	t->call = NULL;
 }
 
 static void leave_turn(struct probe_target *t)
@@ -179,7 +178,6 @@ static void answered(void *context, const struct rpc_reply *reply)
 	const Weir__V1__SetUpProbeReply *r = (const void *)reply->message;
 	struct probe_target *t = context;
 
-	t->call = NULL;
 	t->code = reply->code;
 	if (!reply->code && (r->token.len != PROBE_TOKEN_BYTES || !r->port || r->port > 65535))
 		t->code = RPC_INTERNAL;
@@ -223,7 +221,7 @@ static void call_agent(struct probe_target *t)
 	message.verify = t->want.verify;
 	request.deadline_ns = t->set_up_deadline_ns;
 	if (rpc_client_new(&t->client, &t->worker->loop, &to, &options, NULL) ||
-		rpc_client_call(t->client, &request, &t->call, NULL))
+		rpc_client_call(t->client, &request, NULL))
 		fail(t, PROBE_AT_CONTROL, RPC_RESOURCE_EXHAUSTED);
 }
 

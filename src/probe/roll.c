@@ -130,7 +130,7 @@ static int ask(struct roll_agent *a, struct err *e)
 		.done = took_status,
 		.context = a };
 
-	return rpc_client_call(a->client, &request, NULL, e);
+	return rpc_client_call(a->client, &request, e);
 }
 
 static void try_next(struct loop *l, struct loop_timer *timer)

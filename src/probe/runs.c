@@ -145,7 +145,7 @@ static int call_run(struct job *j, bool serves, uint32_t port, uint32_t data_por
 	message.data_port = data_port;
 	message.length_ns = r->length_ns;
 	message.flows = r->flows;
-	return rpc_client_call(r->roll.agent[host].client, &request, NULL, NULL);
+	return rpc_client_call(r->roll.agent[host].client, &request, NULL);
 }
 
 static void server_ready(void *context, const struct rpc_reply *reply)

@@ -97,7 +97,6 @@ struct probe_target {
 	uint32_t *in_tick; /* of the worker's ticks */
 
 	struct rpc_client *client;
-	struct rpc_pending *call;
 	struct loop_timer life; /* set-up deadline, back-off */
 	struct loop_timer tick; /* the deadline of the oldest, or the next probe when in no lane */
 	unsigned char token[PROBE_TOKEN_BYTES];

@@ -391,8 +391,7 @@ static void pending_unreachable(struct loop *l, struct loop_timer *timer)
 	pending_end(pending, RPC_UNAVAILABLE, words, true);
 }
 
-int rpc_client_call(struct rpc_client *client, const struct rpc_request *request,
-	struct rpc_pending **handle, struct err *e)
+int rpc_client_call(struct rpc_client *client, const struct rpc_request *request, struct err *e)
 {
 	struct rpc_pending *pending;
 	struct err why = { 0 };
@@ -437,16 +436,7 @@ int rpc_client_call(struct rpc_client *client, const struct rpc_request *request
 	}
 	loop_timer_set(client->loop, &pending->deadline, ret ? clock_ns() : request->deadline_ns,
 		ret ? pending_unreachable : pending_deadline);
-	if (handle)
-		*handle = pending;
 	return 0;
-}
-
-void rpc_client_cancel(struct rpc_pending *pending)
-{
-	if (pending->stream.conn)
-		rpc_stream_reset(&pending->stream, NGHTTP2_CANCEL);
-	pending_free(pending);
 }
 
 void rpc_client_free(struct rpc_client *client)

@@ -14,7 +14,7 @@
  *	struct rpc_request request = { .service = &dxs__prober__connection_manager__descriptor,
  *		.method = "SetUpPongConnection", .message = &set_up.base,
  *		.deadline_ns = clock_ns() + 2 * NS_PER_S, .done = answered, .context = me };
- *	rpc_client_call(client, &request, NULL, e);
+ *	rpc_client_call(client, &request, e);
  *
  * A client is one connection that carries any number of calls. It is made by the first call, and
  * again by the next one after it was lost; calls that were on it end UNAVAILABLE. A call is never
@@ -37,7 +37,6 @@
 #include "rpc/tls.h"
 
 struct rpc_client;
-struct rpc_pending;
 
 /* All zero: plaintext, any source address. */
 struct rpc_client_options {
@@ -76,12 +75,8 @@ struct rpc_request {
 	void *context;
 };
 
-/* Start a call; the message is packed at once. handle, where not NULL, is what to cancel it by,
- * valid until done. Fails with -EINVAL (no such method), -EMSGSIZE, -ENOMEM: done is not called. A
+/* Start a call; the message is packed at once. Fails with -EINVAL (no such method), -EMSGSIZE, -ENOMEM: done is not called. A
  * server that cannot be reached is no failure here: done says UNAVAILABLE. */
-int rpc_client_call(struct rpc_client *client, const struct rpc_request *request,
-	struct rpc_pending **handle, struct err *e);
-/* The server is told; done is not called. */
-void rpc_client_cancel(struct rpc_pending *pending);
+int rpc_client_call(struct rpc_client *client, const struct rpc_request *request, struct err *e);
 
 #endif

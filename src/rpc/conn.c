@@ -218,6 +218,14 @@ static void conn_discard(struct rpc_conn *conn)
 		rpc_conn_kill(conn, EPIPE, "the connection was closed");
 }
 
+/* A server that wants TLS says nothing to one who comes without. */
+static const char *conn_closed_words(const struct rpc_conn *conn)
+{
+	return conn->is_server || conn->tls || conn->heard
+		       ? "the peer closed the connection"
+		       : "the peer closed the connection at once: it may want TLS, with certificates";
+}
+
 static void conn_read(struct rpc_conn *conn)
 {
 	uint8_t data[IO_BYTES];
@@ -231,9 +239,10 @@ static void conn_read(struct rpc_conn *conn)
 			return;
 		if (n <= 0) {
 			rpc_conn_kill(conn, n ? e.code : EPIPE, "%s",
-				n ? e.what : "the peer closed the connection");
+				n ? e.what : conn_closed_words(conn));
 			return;
 		}
+		conn->heard = true;
 		conn->heard_ns = clock_ns();
 		taken = nghttp2_session_mem_recv(conn->session, data, (size_t)n);
 		if (taken < 0) {

@@ -113,7 +113,8 @@ struct rpc_conn {
 	uint8_t *left; /* bytes that the socket did not take */
 	size_t left_at, left_bytes;
 	uint64_t patience_ns, keepalive_ns, open_deadline_ns;
-	uint64_t heard_ns;   /* when the peer last sent something */
+	bool heard;	     /* the peer has sent something */
+	uint64_t heard_ns;   /* when it last did */
 	uint64_t ping_ns;    /* when a ping went out that waits for its answer; 0: none */
 	uint64_t stalled_ns; /* since when the socket takes nothing; 0: it does */
 	uint64_t idle_ns;    /* since when there is no stream */

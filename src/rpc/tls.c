@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -117,8 +118,22 @@ static int choose_h2(SSL *ssl, const unsigned char **out, unsigned char *out_len
 	return SSL_TLSEXT_ERR_OK;
 }
 
+/* OpenSSL's reason would be "system lib". */
+static int can_read(const char *what, const char *file, struct err *e)
+{
+	return access(file, R_OK) ? err_set(e, errno, "cannot read the %s %s: %m", what, file) : 0;
+}
+
 static int context_load(SSL_CTX *context, const struct rpc_tls *tls, struct err *e)
 {
+	int ret = can_read("certificate", tls->cert, e);
+
+	if (!ret)
+		ret = can_read("private key", tls->key, e);
+	if (!ret)
+		ret = can_read("certificates of the authority", tls->ca, e);
+	if (ret)
+		return ret;
 	if (SSL_CTX_use_certificate_chain_file(context, tls->cert) != 1)
 		return err_set(
 			e, EINVAL, "cannot read the certificate %s: %s", tls->cert, ssl_reason());
@@ -334,6 +349,10 @@ static int conn_failed(struct rpc_tls_conn *conn, int ret, struct err *e)
 			X509_verify_cert_error_string(verify));
 	if (kind == SSL_ERROR_SYSCALL || !ERR_peek_last_error())
 		return err_set(e, ECONNRESET, "the peer closed the connection");
+	if (ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_WRONG_VERSION_NUMBER) {
+		ERR_clear_error();
+		return err_set(e, EPROTO, "the peer does not speak TLS: it has no certificates");
+	}
 	return err_set(e, EPROTO, "TLS failed: %s", ssl_reason());
 }
 

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from probetest import WEIR, Agent, free_ports  # first: sets the path
+from network import missing  # noqa: E402
 from rpctest import Authority, expired  # noqa: E402
 from weirtest import run  # noqa: E402
 
@@ -78,7 +79,7 @@ def test_an_expired_certificate_stays_out(cluster):
 
 def test_no_certificate_stays_out(cluster):
     _, port, _ = cluster
-    assert_refused(mesh(port), "does not answer")
+    assert_refused(mesh(port), "the peer closed the connection at once: it may want TLS")
     assert "belong together" in mesh(port, "--cert", "x.pem").stderr
 
 
@@ -96,3 +97,28 @@ def test_runs_between_agents_are_asked_for_with_a_certificate(cluster):
     done = run(WEIR, "probe", "pairs", "--hosts", hosts, "-p", port, "--kind", "stream", "--length", "0.2", "--rounds", "1", "--slow",
                "1000", "--json", *files(ca.make("third", "DNS:third.example")), seconds=90)
     assert done.status == 0 and all(p["bits_per_s"] > 0 for p in done.documents[-1]["pair"]), done
+
+
+def test_what_is_wrong_with_certificates_is_said(cluster, tmp_path):
+    ca, port, _ = cluster
+    good = ca.make("fourth", "DNS:fourth.example")
+    done = mesh(port, "--cert", tmp_path / "none.pem", "--key", good.key, "--ca", good.ca)
+    assert done.status == 1 and f"cannot read the certificate {tmp_path}/none.pem: No such file or directory" in done.stderr, done
+    with Agent(nics(5), port, tmp_path / "5"):  # has none itself
+        assert_refused(mesh(port, *files(good), agents=[5, 6]), "does not speak TLS")
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@pytest.mark.parametrize("act", ["mesh", "stop"])
+def test_a_certificate_is_for_the_name_that_was_dialled(tmp_path, act):
+    """The name is that of a hosts file which only the controller sees; the certificates are for no address of a gRPC server."""
+    ca, port = Authority(tmp_path), free_ports(1)
+    known = tmp_path / "hosts"
+    known.write_text("".join(f"{nics(a)[0]} node{a}.example\n" for a in (7, 8)))
+    with start(7, port, tmp_path / "7", ca.make("node7", "DNS:node7.example")), \
+            start(8, port, tmp_path / "8", ca.make("node8", "DNS:node8.example")):
+        words = ["--length", "1", "--json"] if act == "mesh" else []
+        done = run("unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', known, WEIR, "probe", act, "-p", port,
+                   "--hosts", "node[7-8].example", *words, *files(ca.make("controller", "DNS:c.example")), seconds=60)
+        assert "does not answer" not in done.stderr and "mismatch" not in done.stderr, done
+        assert done.status == 0 if act == "stop" else done.documents[-1]["silent"] == [], done

@@ -403,7 +403,7 @@ static int call_many(const struct sock_addr *to, const struct rpc_client_options
 	request->done = one_of_many;
 	request->context = &many;
 	for (unsigned int i = 0; i < count; i++)
-		if (rpc_client_call(client, request, NULL, &e))
+		if (rpc_client_call(client, request, &e))
 			fail(&e);
 	if (loop_run(&peer.loop, &e))
 		fail(&e);
@@ -424,7 +424,7 @@ static int call_one(const struct sock_addr *to, const struct rpc_client_options 
 	request->done = done;
 	request->context = &code;
 	if (rpc_client_new(&client, &peer.loop, to, options, &e) ||
-		rpc_client_call(client, request, NULL, &e) || loop_run(&peer.loop, &e))
+		rpc_client_call(client, request, &e) || loop_run(&peer.loop, &e))
 		fail(&e);
 	rpc_client_free(client);
 	return code ? 1 : 0;

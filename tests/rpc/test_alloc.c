@@ -118,7 +118,7 @@ static void talk(struct rpc_client *client)
 		request.context = (void *)&expected[i];
 		if (i == 2)
 			request.deadline_ns = clock_ns() + 10 * NS_PER_MS;
-		if (rpc_client_call(client, &request, NULL, NULL))
+		if (rpc_client_call(client, &request, NULL))
 			ended++;
 	}
 	loop_timer_set(&loop, &guard, clock_ns() + 2 * PATIENCE_NS, out_of_time);

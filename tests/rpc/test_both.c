@@ -22,7 +22,6 @@ static struct fixture {
 	struct rpc_client *client;
 	struct sock_addr addr;
 	struct rpc_call *held;
-	struct rpc_pending *pending;
 	unsigned int handled, cancelled, done, again;
 	enum rpc_code code;
 	int32_t port;
@@ -117,7 +116,7 @@ static void answered(void *context, const struct rpc_reply *reply)
 	}
 	f.again--;
 	message.client_dxs_port = f.port;
-	assert_int_equal(rpc_client_call(f.client, &request, NULL, NULL), 0);
+	assert_int_equal(rpc_client_call(f.client, &request, NULL), 0);
 }
 
 static void call(const char *method, const ProtobufCMessage *message, uint64_t limit_ns)
@@ -128,7 +127,7 @@ static void call(const char *method, const ProtobufCMessage *message, uint64_t l
 		.deadline_ns = clock_ns() + limit_ns,
 		.done = answered };
 
-	assert_int_equal(rpc_client_call(f.client, &request, &f.pending, NULL), 0);
+	assert_int_equal(rpc_client_call(f.client, &request, NULL), 0);
 	assert_int_equal(f.done, 0);
 }
 
@@ -194,22 +193,6 @@ static void test_a_deadline_is_told_to_both_ends(void **state)
 	rpc_call_finish(f.held, RPC_OK, NULL);
 }
 
-static void test_a_cancelled_call_is_never_done(void **state)
-{
-	(void)state;
-	f.again = 99;
-	call_tear_down(10 * NS_PER_S);
-	assert_int_equal(loop_run(&f.loop, NULL), 0);
-	rpc_client_cancel(f.pending);
-	f.again = 0;
-	call_set_up(7);
-	assert_int_equal(loop_run(&f.loop, NULL), 0);
-	assert_int_equal(f.done, 1);
-	assert_int_equal(f.port, 8);
-	assert_int_equal(f.cancelled, 1);
-	rpc_call_finish(f.held, RPC_OK, NULL);
-}
-
 static void test_a_call_that_waits_may_be_dropped_with_its_client(void **state)
 {
 	(void)state;
@@ -229,7 +212,7 @@ static void test_an_unknown_method_is_refused_at_once(void **state)
 	struct err e = { 0 };
 
 	(void)state;
-	assert_int_equal(rpc_client_call(f.client, &request, NULL, &e), -EINVAL);
+	assert_int_equal(rpc_client_call(f.client, &request, &e), -EINVAL);
 	assert_string_equal(e.what, "dxs.prober.ConnectionManager has no method NoSuch");
 }
 
@@ -276,7 +259,7 @@ static void call_with_text(size_t length)
 	message.client_gpu_ip = calloc(1, length + 1);
 	assert_non_null(message.client_gpu_ip);
 	memset(message.client_gpu_ip, 'a', length);
-	assert_int_equal(rpc_client_call(f.client, &request, NULL, NULL), 0);
+	assert_int_equal(rpc_client_call(f.client, &request, NULL), 0);
 	free(message.client_gpu_ip);
 }
 
@@ -368,7 +351,6 @@ int main(void)
 		TEST(test_a_callback_may_make_the_next_call),
 		TEST(test_a_held_call_outlives_its_client_and_its_server),
 		TEST(test_a_deadline_is_told_to_both_ends),
-		TEST(test_a_cancelled_call_is_never_done),
 		TEST(test_a_call_that_waits_may_be_dropped_with_its_client),
 		TEST(test_an_unknown_method_is_refused_at_once),
 		TEST(test_a_lost_connection_is_made_again_by_the_next_call),
