@@ -94,46 +94,52 @@ static void watch(struct remote *r)
 		lost_agent(r);
 }
 
-/* Pairs beyond a limit of the agent are not probed: that must not pass for health. */
+/* Pairs beyond a limit of the agent are not probed: that must not pass for health. list NULL: all of them. */
 static void take_states(struct remote *r, const Weir__V1__SetPinglistReply *list)
 {
 	struct controller *c = r->c;
 	size_t refused = 0, before = 0;
 
-	for (size_t i = 0; i < r->pairs && i < list->n_state; i++) {
+	for (size_t i = 0; i < r->pairs && (!list || i < list->n_state); i++) {
 		struct controller_pair *p = &c->pair[r->first + i];
+		bool is = !list || list->state[i] == WEIR__V1__TARGET_STATE__TARGET_REFUSED;
 
+		c->unsettled -= c->settling && is && !p->refused && !p->sent;
 		before += p->refused;
-		c->unsettled -= c->settling && !p->refused && !p->sent &&
-				list->state[i] == WEIR__V1__TARGET_STATE__TARGET_REFUSED;
-		p->refused = list->state[i] == WEIR__V1__TARGET_STATE__TARGET_REFUSED;
-		refused += p->refused;
+		refused += is;
+		p->refused = is;
 	}
 	c->view.refused += refused - before;
-	if (refused > before)
+	if (refused > before && list)
 		log_warn(
 			"%s refuses %zu of its %zu pairs, its log says why (--connections-per-nic?)",
 			r->shown->name, refused, r->pairs);
+	if (c->settling && !c->unsettled)
+		controller_settled(c);
+}
+
+static void not_listed(struct remote *r, const struct rpc_reply *reply)
+{
+	if (!r->complained)
+		log_warn("%s does not take its list: %s: %s", r->shown->name,
+			rpc_code_name(reply->code), reply->words);
+	r->complained = true;
+	if (reply->code == RPC_INVALID_ARGUMENT) /* nor will it */
+		take_states(r, NULL);
+	lost_agent(r);
 }
 
 static void listed(void *context, const struct rpc_reply *reply)
 {
 	struct remote *r = context;
-	struct controller *c = r->c;
 
 	if (reply->code) {
-		if (!r->complained)
-			log_warn("%s does not take its list: %s: %s", r->shown->name,
-				rpc_code_name(reply->code), reply->words);
-		r->complained = true;
-		lost_agent(r);
+		not_listed(r, reply);
 		return;
 	}
-	take_states(r, (const void *)reply->message);
 	r->listed = r->shown->answers = true;
 	watch(r);
-	if (c->settling && !c->unsettled)
-		controller_settled(c);
+	take_states(r, (const void *)reply->message);
 }
 
 static void cleared(void *context, const struct rpc_reply *reply)

@@ -86,7 +86,8 @@ def test_a_list_that_is_not_taken_is_explained(tmp_path):
         done = probe("load-test", port, [name(1), name(2)], "--iterations", "1", "--iteration-length-in-seconds", "1",
                      "--connections-per-nic-at-start", "10000")
         assert done.status == 1 and f"{name(1)} does not take its list: INVALID_ARGUMENT" in done.stderr, done
-        assert done.stderr.count(f"{name(1)} does not take") == 1, done
+        assert done.stderr.count(f"{name(1)} does not take") == 1 and "refused 60000 connections" in done.stdout, done
+        assert done.seconds < 10, done  # nobody waits for probes that will not come
 
 
 def test_start_says_what_agents_make_of_it(tmp_path):
