@@ -261,17 +261,14 @@ static void window_due(struct loop *l, struct loop_timer *timer)
 	loop_timer_set(l, timer, lull_after_ns(a, a->window_ns), window_due);
 }
 
-/* The first is shorter, and of another length on each agent of a controller, which numbers their lists one after the other: they
- * do not all report at once, and not when the controller's own window ends, where one report would be in the window before and
- * the next in the one after. */
+/* The first is shorter: agents that get their lists together report together, of the same time, and a quarter of a window before the
+ * controller judges, whose windows begin with the lists. */
 void agent_begin_windows(struct agent *a, uint64_t window_ns)
 {
-	uint64_t part = (a->generation * 0x9e3779b97f4a7c15ull) >> 48;
-	uint64_t first_ns = window_ns / 4 + (window_ns / 2 * part >> 16);
-
 	a->window_ns = window_ns;
 	report_begin(a);
-	loop_timer_set(&a->loop, &a->window, lull_after_ns(a, first_ns), window_due);
+	loop_timer_set(
+		&a->loop, &a->window, lull_after_ns(a, window_ns - window_ns / 4), window_due);
 }
 
 /* The end */

@@ -21,9 +21,14 @@ static void fail(struct controller *c, const struct err *e)
 static void judge_due(struct loop *l, struct loop_timer *timer)
 {
 	struct controller *c = container_of(timer, struct controller, judge);
+	uint64_t now_ns = clock_ns();
 
 	controller_judge(c);
-	loop_timer_set(l, timer, clock_ns() + c->want->window_ns, judge_due);
+	/* As far apart as agents report, so that none of them falls now before it, now after it. */
+	do
+		c->judge_ns += c->want->window_ns;
+	while (c->judge_ns <= now_ns);
+	loop_timer_set(l, timer, c->judge_ns, judge_due);
 }
 
 /* Lists and watches */
@@ -351,10 +356,10 @@ static int make_pairs(struct controller *c, struct mesh_want *mesh, struct err *
 	return ret;
 }
 
-/* The first windows end after the first probes. */
-void controller_begin(struct controller *c)
+void controller_begin(struct controller *c, uint64_t first_ns)
 {
-	loop_timer_set(&c->loop, &c->judge, clock_ns() + c->want->window_ns, judge_due);
+	c->judge_ns = clock_ns() + first_ns;
+	loop_timer_set(&c->loop, &c->judge, c->judge_ns, judge_due);
 	loop_timer_cancel(&c->loop, &c->end);
 	if (c->want->duration_ns)
 		loop_timer_set(&c->loop, &c->end, clock_ns() + c->want->duration_ns, end_due);
@@ -396,7 +401,7 @@ static void build(struct controller *c)
 	if (c->settling)
 		loop_timer_set(&c->loop, &c->end, clock_ns() + CONTROLLER_SETTLE_NS, settle_due);
 	else
-		controller_begin(c);
+		controller_begin(c, c->want->window_ns); /* agents report a quarter before it */
 }
 
 static void take_nics(struct roll_agent *a, const char *const *address, uint32_t count)

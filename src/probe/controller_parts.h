@@ -25,6 +25,7 @@ struct controller {
 	struct loop loop;
 	struct loop_fd stop;
 	struct loop_timer judge, end;
+	uint64_t judge_ns; /* when the window ends */
 	struct roll roll;
 	struct remote *remote;
 	struct controller_host *host;
@@ -41,8 +42,8 @@ struct controller {
 	char name[64];
 };
 
-/* The windows are judged and the time runs from now on. */
-void controller_begin(struct controller *c);
+/* The time runs from now on, and the first window is judged after so long. */
+void controller_begin(struct controller *c, uint64_t first_ns);
 /* A message of Watch. */
 void controller_received(void *context, const ProtobufCMessage *message);
 /* The window is over: judged, told, forgotten. */

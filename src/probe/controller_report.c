@@ -161,7 +161,8 @@ void controller_settled(struct controller *c)
 	c->settling = false;
 	c->view.wall_ns = clock_wall_ns();
 	begin_anew(c);
-	controller_begin(c);
+	/* A report has just come, and the next ones come a window later. */
+	controller_begin(c, c->want->window_ns + c->want->window_ns / 4);
 }
 
 void controller_judge(struct controller *c)
