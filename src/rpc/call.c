@@ -10,7 +10,7 @@
 #include "rpc/header.h"
 
 #define TYPE_PREFIX  "type.googleapis.com/"
-#define DETAIL_EXTRA (sizeof(TYPE_PREFIX) + 3 * 6) /* three tags and lengths */
+#define DETAIL_EXTRA (sizeof(TYPE_PREFIX) + 18) /* three tags and lengths of six bytes */
 
 static void call_arm(struct rpc_call *call);
 
